@@ -22,4 +22,14 @@ json_t *wg_snapshot_json(const struct wg_graph *g); /* a new reference */
 int wg_snapshot_read(struct wg_facts *f, const char *path, const char **why);
 int wg_snapshot_parse(struct wg_facts *f, const char *text, size_t n, const char **why);
 
+/*
+ * What `why DIR | FILE...` reads: files are snapshots (.json) or traces, directories are
+ * searched (not recursively) for both. The newest snapshot of each process counts; a process
+ * known only by its trace or by its peers' snapshots comes as trace_only. Processes of this
+ * host and boot are looked up: alive or not. No live process is asked for more. Corrupt files
+ * among several in a directory are named in f->missing and skipped; a named one fails.
+ * 0; -ENOENT (nothing there), -EACCES, -EINVAL, -EPROTO with *why.
+ */
+int wg_snapshot_load(struct wg_facts *f, const char *const *paths, size_t n, const char **why);
+
 #endif

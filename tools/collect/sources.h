@@ -97,6 +97,14 @@ void wg_rec_close(struct wg_rec *r);
 int wg_rec_collect(struct wg_facts *f, struct wg_process *p, struct wg_rec *r, struct wg_mem *m,
 		   struct wg_symbols *s);
 int wg_rec_again(struct wg_facts *f, struct wg_process *p, struct wg_rec *r, double gap_s);
+/* What is needed to ask the process through its signal. -ENOENT: no (valid) recorder file. */
+struct wg_rec_identity {
+	uint32_t pid;	      /* as the process itself sees it */
+	uint64_t start_ticks;
+	int signal;	      /* 0: none in force */
+	char dir[256];	      /* WAITGRAPH_DIR, as the process sees it */
+};
+int wg_rec_identity(struct wg_facts *f, const struct wg_process *p, struct wg_rec_identity *out);
 /* Host-wide list of recorder files this user may read: for `ps`, and to find other ranks. */
 int wg_rec_list(struct wg_facts *f, int (*each)(const char *path, void *arg), void *arg);
 
