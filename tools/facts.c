@@ -193,6 +193,7 @@ struct wg_process *wg_add_process(struct wg_facts *f)
 	p->calls_delta = p->rchar = p->wchar = p->rchar_delta = p->wchar_delta = WG_NO_INT;
 	p->read_bytes_delta = p->write_bytes_delta = p->majflt_delta = WG_NO_INT;
 	p->nofile_limit = p->nofile_used = p->nproc_limit = p->nproc_used = WG_NO_INT;
+	p->calls = WG_NO_INT;
 	p->memlock_limit = p->memlock_used = p->shm_size = p->shm_free = WG_NO_INT;
 	p->cgroup.pids_max = p->cgroup.pids_current = WG_NO_INT;
 	p->cgroup.mem_max = p->cgroup.mem_current = p->cgroup.oom_kills = WG_NO_INT;
@@ -232,7 +233,9 @@ struct wg_device *wg_add_device(struct wg_facts *f, struct wg_process *p)
 	struct wg_device *d = wg_push(f->arena, &p->devices);
 
 	d->total = d->free = d->own = d->peak = d->least_free = WG_NO_INT;
-	d->utilization = d->sm_clock_mhz = WG_NO_INT;
+	d->utilization = d->sm_clock_mhz = d->context_bytes = WG_NO_INT;
+	d->allocs = d->frees = d->failed = WG_NO_INT;
+	d->free_age_s = WG_NO_SEC;
 	d->least_free_at_s = d->power_w = d->power_limit_w = WG_NO_SEC;
 	return d;
 }
@@ -250,7 +253,7 @@ struct wg_comm *wg_add_comm(struct wg_facts *f, struct wg_process *p)
 {
 	struct wg_comm *c = wg_push(f->arena, &p->comms);
 
-	c->rank = c->size = c->device = WG_NO_INT;
+	c->rank = c->size = c->device = c->async_error = WG_NO_INT;
 	c->age_s = WG_NO_SEC;
 	return c;
 }
@@ -277,7 +280,7 @@ struct wg_gpu_item *wg_add_gpu_item(struct wg_facts *f, struct wg_stream *s)
 {
 	struct wg_gpu_item *x = wg_push(f->arena, &s->pending);
 
-	x->comm = x->event_device = WG_NO_INT;
+	x->comm = x->event_device = x->event_stream_ix = WG_NO_INT;
 	x->age_s = WG_NO_SEC;
 	return x;
 }
@@ -287,7 +290,7 @@ struct wg_call *wg_add_call(struct wg_facts *f, struct wg_thread *t)
 	struct wg_call *c = wg_push(f->arena, &t->calls);
 
 	c->since_s = WG_NO_SEC;
-	c->device = WG_NO_INT;
+	c->device = c->event_device = c->event_stream_ix = WG_NO_INT;
 	return c;
 }
 

@@ -118,6 +118,12 @@ struct wg_call {
 	uint64_t object;      /* event, communicator, module ... as the call has it; 0 none */
 	uint64_t sp, fp, ra;  /* at entry, for unwinding from outside */
 	WG_VEC(struct wg_arg) args;
+	/* The call names an event (object): where that was last recorded, from the recorder. */
+	bool event_known;     /* the event stands in the record; else nothing below is valid */
+	bool event_recorded;  /* false: never recorded, so waiting for it is no wait */
+	bool event_remote;    /* IPC event: recorded by another process */
+	uint64_t event_stream, event_seq; /* stream handle, and the item of it that completes it */
+	int64_t event_device, event_stream_ix; /* _ix: index in wg_process.streams; WG_NO_INT */
 };
 
 /* ---- what a thread is blocked in --------------------------------------- */
@@ -225,6 +231,7 @@ struct wg_thread {
 	const char *repeat_path;
 	int64_t repeat_fd;
 	const char *sigmask; /* blocked signals as hex from status, NULL */
+	bool ours;	     /* the recorder's own helper thread: not part of the program */
 };
 
 /* ---- files -------------------------------------------------------------- */
@@ -314,6 +321,10 @@ struct wg_device {
 	int64_t sm_clock_mhz;
 	WG_VEC(struct wg_gpu_process) other_processes;
 	WG_VEC(struct wg_failure) failures;
+	const char *pci;	/* "0000:3b:00.0" */
+	int64_t context_bytes;	/* what context and modules took, as measured; WG_NO_INT */
+	int64_t allocs, frees, failed; /* recorded so far */
+	double free_age_s;	/* how old `free` is; WG_NO_SEC: asked just now */
 };
 
 enum wg_gpu_op {
@@ -339,6 +350,7 @@ struct wg_gpu_item { /* one thing given to a stream and not known to be done */
 	bool event_remote; /* IPC event: recorded by another process */
 	double age_s;	  /* since it was given to the stream; WG_NO_SEC */
 	int32_t tid;	  /* the thread that gave it; 0 unknown */
+	int64_t event_stream_ix; /* WAIT_EVENT: index in wg_process.streams; WG_NO_INT */
 };
 struct wg_stream {
 	int64_t device;
@@ -384,6 +396,8 @@ struct wg_comm {
 	uint64_t done;	    /* how many are known to be done (a lower bound) */
 	bool done_known;
 	WG_VEC(struct wg_collective) recent; /* oldest first, bounded */
+	int64_t async_error;	/* ncclResult_t as the communicator told; WG_NO_INT, 0 none */
+	const char *library;	/* path of the NCCL instance; NULL */
 };
 struct wg_peer {
 	const char *comm;
@@ -488,6 +502,10 @@ struct wg_process {
 	WG_VEC(struct wg_peer) peers;
 	WG_VEC(int32_t) children; /* live and zombie */
 	WG_VEC(const char *) notes; /* what the recorder stepped aside from, and why */
+	int64_t calls;		/* recorded calls completed so far; WG_NO_INT */
+	double taken_at;	/* from_snapshot: seconds since the epoch; 0 unknown */
+	const char *state_dir, *trace_path; /* WAITGRAPH_DIR and trace, as the process has them */
+	bool alive_known;	/* from_snapshot: `alive` was looked up now (same host and boot) */
 };
 
 struct wg_facts {

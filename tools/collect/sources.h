@@ -107,6 +107,12 @@ struct wg_rec_identity {
 int wg_rec_identity(struct wg_facts *f, const struct wg_process *p, struct wg_rec_identity *out);
 /* Host-wide list of recorder files this user may read: for `ps`, and to find other ranks. */
 int wg_rec_list(struct wg_facts *f, int (*each)(const char *path, void *arg), void *arg);
+/*
+ * A process from its recorder file alone, alive or dead (for `ps`, `top`, post-mortem): identity,
+ * liveness, and with `full` all that wg_rec_collect() gives. -errno with *why.
+ */
+int wg_rec_add_process(struct wg_facts *f, const char *path, bool full, struct wg_process **out,
+		       const char **why);
 
 /* ---- devices as the driver tells outsiders (gpu.c: NVML in a child, with a deadline) ---- */
 
