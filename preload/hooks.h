@@ -37,5 +37,16 @@ extern struct wg_settings wg_settings;
 /* Real driver functions for our own use. NULL when the driver lacks them. No hook is entered. */
 int wg_real_mem_info(uint64_t *free_bytes, uint64_t *total_bytes); /* current context; CUresult */
 int wg_real_current_device(void);		  /* ordinal of the current context, -1 none */
+/*
+ * A function that libcuda itself exports, by its ELF name ("cuStreamWriteValue32_v2", with
+ * "_ptsz" where that flavour is meant). Never a hook. NULL when the driver lacks it or is not
+ * loaded yet. Not for hot paths: keep the result.
+ */
+void *wg_real_symbol(const char *symbol);
+/*
+ * The library's own definition of an exported symbol for a call that came by ELF binding: next in
+ * search order, else in any loaded object (libraries opened RTLD_LOCAL), never ours. NULL none.
+ */
+void *wg_real_export(const char *symbol, const void *caller);
 
 #endif

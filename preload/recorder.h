@@ -203,7 +203,8 @@ struct wgrec_item { /* 48 bytes */
 	uint64_t seq;	 /* 1-based; written last: a slot whose seq does not fit is being reused */
 	uint32_t name;	 /* string offset: kernel or function name as the driver tells it (mangled) */
 	uint16_t op;
-	uint16_t flags;	 /* WAIT_VALUE: CU_STREAM_WAIT_VALUE_* */
+	uint16_t flags;	 /* low byte: WAIT_VALUE: CU_STREAM_WAIT_VALUE_*; WAIT_EVENT: 1 IPC event;
+			  * high byte: WGREC_ITEMF_* */
 	uint64_t object; /* event, address, host function, graph, communicator handle */
 	uint64_t value;	 /* memory value; COLLECTIVE: its sequence number;
 			  * WAIT_EVENT: seq in the stream where the event was last recorded, 0 never */
@@ -212,6 +213,13 @@ struct wgrec_item { /* 48 bytes */
 	uint32_t other;	 /* WAIT_EVENT: index of the recording stream in STREAMS, UINT32_MAX none;
 			  * COLLECTIVE: index into COMMS */
 };
+/*
+ * Given from inside an NCCL call: NCCL's own kernels, copies and events. When one of these is at
+ * the head, the stream waits for the collective: the COLLECTIVE item that follows (the collectives
+ * of one group follow together) says which, not the kernel's name.
+ */
+#define WGREC_ITEMF_NCCL 0x100u
+#define WGREC_ITEMF_P2P 0x200u /* COLLECTIVE: send or recv; value counts these apart */
 #define WGREC_STREAM_ITEMS 1024
 
 struct wgrec_stream {
@@ -237,6 +245,7 @@ struct wgrec_stream {
 	uint64_t seen_at;  /* ... and since when, ticks */
 	uint64_t longest_gap; /* ticks: longest time between two moves with work pending */
 	uint64_t last_enqueue_at; /* ticks */
+	uint64_t first;	   /* items with seq <= first belong to an earlier stream in this entry */
 };
 
 struct wgrec_event {
@@ -271,7 +280,19 @@ struct wgrec_comm {
 	uint64_t done;	    /* known to be done: all with sequence < done */
 	int32_t async_error;
 	uint32_t init_tid;
+	/*
+	 * Send and receive are counted apart, so that a rank with other neighbours still has
+	 * the same collective sequence as its peers. Their ring follows that of the collectives:
+	 * entries colls_first + WGREC_COMM_COLLS ... + WGREC_COMM_P2P - 1, at number % WGREC_COMM_P2P.
+	 */
+	uint64_t p2p_entered;
+	uint64_t p2p_done;
+	char parent[40];   /* id of the communicator it was split or shrunk from; "" none */
+	char name[32];	   /* ncclConfig_t.commName; "" none */
+	uint32_t groups;   /* reserved */
+	uint32_t blocking; /* 0: non-blocking by its config; 1 blocking */
 };
+#define WGREC_COMM_P2P 128 /* COLLS entries of one communicator: WGREC_COMM_COLLS + WGREC_COMM_P2P */
 
 struct wgrec_coll { /* ring: sequence % WGREC_COMM_COLLS */
 	uint64_t sequence_plus_1; /* written last */
@@ -286,8 +307,11 @@ struct wgrec_coll { /* ring: sequence % WGREC_COMM_COLLS */
 	uint8_t redop;	    /* ncclRedOp_t; 255 none */
 	int32_t root;	    /* root or peer; -1 none */
 	uint32_t returned;  /* the host call came back */
-	uint32_t pad;
+	uint32_t flags;	    /* WGREC_COLLF_* */
 };
+#define WGREC_COLLF_GROUPED 0x1u  /* inside ncclGroupStart/End */
+#define WGREC_COLLF_CAPTURED 0x2u /* into a graph: no stream position of its own, not run by this call */
+#define WGREC_COLLF_FAILED 0x4u	  /* the call returned an error: nothing was given */
 
 struct wgrec_peer { /* who the other ranks are, when they are found on this host */
 	int32_t rank;

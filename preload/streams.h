@@ -32,12 +32,26 @@ struct wg_streamref {
 	bool ptsz;
 };
 
-/* After a successful call that put work on the stream. Returns the item's seq, 0 if unrecorded. */
+/*
+ * After a successful call that put work on the stream, while that call is still the thread's
+ * call in flight (a position write may block as a launch does, when the queue is full: then the
+ * record shows the launch). Returns the item's seq; 0 if unrecorded, or captured into a graph.
+ */
 uint64_t wg_stream_give(struct wg_streamref s, enum wgrec_op op, uint64_t object, uint64_t value,
 			uint16_t flags);
 /* The same for a kernel: f is a CUfunction or CUkernel; its name is asked for once and kept. */
 uint64_t wg_stream_give_kernel(struct wg_streamref s, uint64_t f);
-/* Before a call that may block on this stream: make the position cover all that was given. */
+/*
+ * Before a kernel launch: makes the position cover all that was given before when this function
+ * was never launched before, so that a kernel that hangs at its first launch is named exactly
+ * and not as one of the last WG_MARK_EVERY. A table look-up otherwise (2 ns).
+ */
+void wg_stream_before_kernel(struct wg_streamref s, uint64_t f);
+/*
+ * Make the position cover all that was given: before a call that may block on this stream, and
+ * before what may hold the stream up for long and is rare (host functions, value waits, graph
+ * launches), and after a query that said "not ready". Nothing happens when it is covered already.
+ */
 void wg_stream_mark(struct wg_streamref s);
 void wg_stream_mark_all(void); /* before context and device synchronisations, synchronous copies */
 /* After a synchronisation or query that returned success: everything given before it began is done. */
@@ -45,18 +59,51 @@ void wg_stream_synced(struct wg_streamref s, uint64_t seq_before);
 uint64_t wg_stream_seq(struct wg_streamref s); /* seq now: pass it to wg_stream_synced() later */
 void wg_device_synced(int device, uint64_t began_ticks);
 
+/*
+ * destroying: before the real destroy (it also keeps other threads' position writes away from
+ * the dying handle); destroyed: after it returned success, created() again if it failed.
+ */
 void wg_stream_created(uint64_t handle, uint32_t flags);
+void wg_stream_destroying(uint64_t handle);
 void wg_stream_destroyed(uint64_t handle);
+/* begins: after every successful begin; otherwise after EVERY end, whatever it returned. */
 void wg_stream_capture(struct wg_streamref s, bool begins);
 void wg_event_created(uint64_t event, bool from_ipc);
 void wg_event_recorded(uint64_t event, struct wg_streamref s);
-void wg_event_synced(uint64_t event); /* synchronised or queried with success */
+void wg_event_mark(uint64_t event);   /* before a wait for it: as wg_stream_mark(), its stream */
+/*
+ * Synchronised or queried with success. Only a record from before the wait began is proven:
+ * began_ticks is the entry stamp of the call; without it that of the thread's innermost call in
+ * flight is taken, so call it before that is popped.
+ */
+void wg_event_synced(uint64_t event);
+void wg_event_synced_since(uint64_t event, uint64_t began_ticks);
 void wg_event_destroyed(uint64_t event);
 void wg_stream_wait_event(struct wg_streamref s, uint64_t event);
 
 int wg_streams_start(void);	  /* after cuInit; positions are registered with the first context */
+/*
+ * A context may have become current on this thread: after a successful cuCtxCreate*,
+ * cuCtxSetCurrent, cuCtxPushCurrent. A context that was not seen before gets its page of
+ * positions registered here, before it has any work: pinning can wait for running work, so
+ * later is not safe. A few ns when nothing is new.
+ */
+void wg_streams_context_ready(void);
+/* BEFORE the real reset, destroy or release: the registered page becomes invalid; it is registered
+ * again if the context turns out to live on. */
+void wg_streams_context_gone(int device);
+void wg_streams_functions_gone(void); /* after a module or library was unloaded: names are asked anew */
 void wg_streams_tick(void);	  /* helper thread, about once a second: stamps seen/seen_at */
-void wg_streams_context_gone(int device); /* reset or destroy: the registered page is invalid */
 void wg_streams_fork_child(void);
+
+/* For nccl.c: the item of a collective; `comm` is its index in COMMS. Then mark, also in another
+ * context than the current one. Fills the stream's index in STREAMS. */
+uint64_t wg_stream_give_collective(struct wg_streamref s, uint64_t handle, uint64_t sequence,
+				   uint32_t comm, uint16_t flags, uint32_t name,
+				   uint32_t *stream_index);
+/* Lower bound of what is done on STREAMS[index], from positions and proofs. */
+uint64_t wg_stream_done(uint32_t index);
+/* Nesting depth of NCCL calls on this thread: what is given inside is NCCL's own. */
+extern __thread unsigned int wg_in_nccl __attribute__((tls_model("initial-exec")));
 
 #endif
