@@ -225,6 +225,7 @@ struct wg_file *wg_add_file(struct wg_facts *f, struct wg_process *p)
 	x->sock_shutdown = x->event_count = WG_NO_INT;
 	x->last_write_age_s = x->timer_left_s = WG_NO_SEC;
 	x->pty_index = -1;
+	x->sock_rcv_timeout_s = x->sock_snd_timeout_s = WG_NO_SEC;
 	return x;
 }
 

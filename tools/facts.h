@@ -278,6 +278,11 @@ struct wg_file {
 	WG_VEC(struct wg_pollfd) epoll; /* registered descriptors */
 	/* Ptys. */
 	int32_t pty_index;	/* -1 none */
+	/* More from fdinfo and mountinfo. eventfds: ino is the kernel's eventfd id, dev 0. */
+	const char *fs_mount, *fs_source; /* mount point and source as its process sees them */
+	char lock_kind;		/* a lock held through this description: 'f' 'p' 'o'; 0 none */
+	bool remote_fs;		/* served over a network or by a process: can stop answering */
+	double sock_rcv_timeout_s, sock_snd_timeout_s; /* 0 none; WG_NO_SEC unknown */
 };
 
 /* A file lock known to the kernel (/proc/locks), host-wide. */
@@ -289,6 +294,12 @@ struct wg_file_lock {
 	uint64_t dev, ino;
 	int64_t start, end; /* end WG_NO_INT: to the end */
 	int32_t id;	/* the number that a waiter's line shares with its holder's */
+	/*
+	 * pid is whoever holds the descriptor now, as far as it could be found: an OFD lock or
+	 * a flock whose taker is gone stands once for every process that still has it (same id).
+	 */
+	int32_t taken_by; /* pid as the kernel prints it; -1 OFD, 0 not visible here */
+	bool holder_alive, holder_alive_known;
 };
 
 /* ---- GPU ----------------------------------------------------------------- */
@@ -522,6 +533,7 @@ struct wg_facts {
 	WG_VEC(struct wg_file_lock) locks;
 	WG_VEC(const char *) kmsg; /* relevant kernel messages (Xid, OOM, AER), if readable */
 	struct wg_missing_list missing;
+	void *collect;	     /* private to tools/collect while it runs; NULL afterwards */
 };
 
 struct wg_facts *wg_facts_new(void);

@@ -24,9 +24,21 @@ struct wg_collect_options {
 	int mem_fd;	  /* inherited /proc/self/mem of pids[0]; -1 none */
 	int proc_fd;	  /* inherited /proc/self directory of pids[0]; -1 none */
 	bool second_always; /* take the second sample even if nothing ran recently */
+	/*
+	 * What only the process itself may read where ptrace is forbidden: an inherited file of
+	 * lines "TID CONTENT", CONTENT being one line of /proc/self/task/TID/syscall of pids[0].
+	 * 0 or -1: none (0 is stdin and never it).
+	 */
+	int syscall_fd;
 };
 
-/* Collect everything about o->pids (and, with follow, all they wait on). -ESRCH: no such process. */
+/*
+ * Collect everything about o->pids (and, with follow, all they wait on).
+ * 0; -ESRCH: none of them exists, or the first does not (and left no recorder file); -EACCES:
+ * the kernel hides them from this user altogether (hidepid), not even threads can be listed.
+ * Anything less is not an error: what could not be read stands in `missing`.
+ * mem_fd and proc_fd are used but not closed. Blocks for at most about deadline_s.
+ */
 int wg_collect(struct wg_facts *f, const struct wg_collect_options *o);
 
 #endif
