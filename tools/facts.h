@@ -517,6 +517,9 @@ struct wg_process {
 	double taken_at;	/* from_snapshot: seconds since the epoch; 0 unknown */
 	const char *state_dir, *trace_path; /* WAITGRAPH_DIR and trace, as the process has them */
 	bool alive_known;	/* from_snapshot: `alive` was looked up now (same host and boot) */
+	bool exiting;		/* the kernel is tearing it down (PF_EXITING on the leader) */
+	int32_t tty_pgrp;	/* foreground process group of its terminal; 0 none */
+	void *collect;		/* private to tools/collect while it runs */
 };
 
 struct wg_facts {
