@@ -22,7 +22,8 @@ enum wg_mem_kind {
 	WG_MEM_DEVICE,	   /* cuMemAlloc, pitched, array, mipmapped */
 	WG_MEM_MANAGED,
 	WG_MEM_ASYNC,	   /* stream-ordered, from a pool: the pool's reserve is what counts on the card */
-	WG_MEM_POOL,	   /* growth of a pool's reserved memory, by attribute */
+	WG_MEM_POOL,	   /* a pool's reserved memory, by attribute: ptr is the pool, bytes its reserved
+			    * total NOW (replaces what was said before; freed = pool destroyed) */
 	WG_MEM_VMM,	   /* cuMemCreate: physical, by handle */
 	WG_MEM_VMM_MAP,	   /* mapping of such a handle: address space, no memory of its own */
 	WG_MEM_VA,	   /* cuMemAddressReserve */
@@ -41,6 +42,9 @@ struct wg_site {
 	uint64_t sp, fp, ra; /* of the wrapper's caller: capture starts there */
 	uint64_t stream;
 	const void *wrapper_frame; /* __builtin_frame_address(0) of the wrapper */
+	/* Zero when they do not apply: */
+	uint64_t handle;	   /* VMM_MAP: the physical handle that is being mapped */
+	uint64_t bytes;		   /* freed(VMM_MAP): length unmapped (may cover several mappings) */
 };
 
 void wg_mem_allocated(const struct wg_site *s, enum wg_mem_kind kind, uint64_t ptr, uint64_t bytes);

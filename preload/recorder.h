@@ -189,6 +189,10 @@ struct wgrec_failure { /* a device allocation that failed, taken at the scene */
 		char function[60]; /* UTF-8, cut */
 		char file[128];	   /* UTF-8, its end when it is longer */
 	} py[24];
+	uint32_t kind;	  /* enum wg_mem_kind: what was asked for. HOST, HOST_REG and VA are not device
+			   * memory: free is then unknown and no shortfall follows */
+	uint32_t pieces;  /* a request that reached the driver as so many equal pieces; 0, 1: whole */
+	uint64_t repeats; /* the same call failed so often again right afterwards */
 };
 
 /* ---- streams ------------------------------------------------------------------ */
