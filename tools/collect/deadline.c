@@ -7,13 +7,37 @@
  * interrupt such a call, so it gets a thread that can be left behind: the thread owns
  * everything it touches, and nobody joins it.
  */
+#include "deadline.h"
 #include "sources.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
+
+static int start_detached(size_t stack, void *(*fn)(void *), void *arg)
+{
+	pthread_attr_t ta;
+	sigset_t all, old;
+	pthread_t thread;
+	int err;
+
+	pthread_attr_init(&ta);
+	pthread_attr_setdetachstate(&ta, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&ta, stack);
+	sigfillset(&all); /* signals belong to the thread that can act on them */
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	err = pthread_create(&thread, &ta, fn, arg);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&ta);
+	return -err;
+}
 
 struct left_behind {
 	pthread_mutex_t lock;
@@ -55,10 +79,7 @@ int wg_with_deadline(double seconds, void (*fn)(void *), void *arg)
 {
 	struct left_behind *b = calloc(1, sizeof(*b));
 	pthread_condattr_t ca;
-	pthread_attr_t ta;
 	struct timespec until;
-	sigset_t all, old;
-	pthread_t thread;
 	int err = 0;
 
 	if (!b)
@@ -72,18 +93,11 @@ int wg_with_deadline(double seconds, void (*fn)(void *), void *arg)
 	pthread_cond_init(&b->done_cond, &ca);
 	pthread_condattr_destroy(&ca);
 
-	pthread_attr_init(&ta);
-	pthread_attr_setdetachstate(&ta, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&ta, 1024 * 1024);
-	sigfillset(&all); /* signals belong to the thread that can act on them */
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	err = pthread_create(&thread, &ta, run, b);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&ta);
+	err = start_detached(1024 * 1024, run, b);
 	if (err) {
 		b->users = 1;
 		put(b);
-		return -err;
+		return err;
 	}
 
 	if (seconds < 0)
@@ -102,4 +116,139 @@ int wg_with_deadline(double seconds, void (*fn)(void *), void *arg)
 	pthread_mutex_unlock(&b->lock);
 	put(b);
 	return err;
+}
+
+/* ---- the kept thread ----------------------------------------------------------- */
+
+enum { IDLE, ASKED, DONE, QUIT };
+
+struct wg_patient { /* owned by its thread once it is told to quit */
+	_Atomic uint32_t state;
+	_Atomic uint32_t asleep; /* bit 0: the thread sleeps, bit 1: who asked sleeps */
+	bool spin;
+	void (*fn)(void *);
+	void *arg;
+};
+
+static void futex_sleep(_Atomic uint32_t *w, uint32_t val, double seconds)
+{
+	struct timespec ts = { .tv_sec = (time_t)seconds,
+			       .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9) };
+
+	syscall(SYS_futex, w, FUTEX_WAIT_PRIVATE, val, seconds < 0 ? NULL : &ts, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *w)
+{
+	syscall(SYS_futex, w, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#endif
+}
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void *patient_main(void *arg)
+{
+	struct wg_patient *p = arg;
+
+	for (;;) {
+		uint32_t s = IDLE;
+
+		for (int i = 0; p->spin && i < 4000; i++) {
+			s = atomic_load(&p->state);
+			if (s == ASKED || s == QUIT)
+				break;
+			relax();
+		}
+		while ((s = atomic_load(&p->state)) != ASKED && s != QUIT) {
+			atomic_fetch_or(&p->asleep, 1);
+			if (atomic_load(&p->state) == s)
+				futex_sleep(&p->state, s, -1);
+			atomic_fetch_and(&p->asleep, ~1u);
+		}
+		if (s == QUIT)
+			break;
+		p->fn(p->arg);
+		s = ASKED;
+		/* Left behind meanwhile: QUIT was set and must stand. */
+		if (!atomic_compare_exchange_strong(&p->state, &s, DONE))
+			break;
+		if (atomic_load(&p->asleep) & 2)
+			futex_wake(&p->state);
+	}
+	free(p);
+	return NULL;
+}
+
+int wg_patient_do(struct wg_patient **pp, double seconds, void (*fn)(void *), void *arg)
+{
+	struct wg_patient *p = *pp;
+	double end = 0;
+
+	if (!p) {
+		cpu_set_t cpus;
+		int err;
+
+		p = calloc(1, sizeof(*p));
+		if (!p)
+			return -ENOMEM;
+		p->spin = !sched_getaffinity(0, sizeof(cpus), &cpus) && CPU_COUNT(&cpus) > 1;
+		err = start_detached(256 * 1024, patient_main, p);
+		if (err) {
+			free(p);
+			return err;
+		}
+		*pp = p;
+	}
+	p->fn = fn;
+	p->arg = arg;
+	atomic_store(&p->state, ASKED);
+	if (atomic_load(&p->asleep) & 1)
+		futex_wake(&p->state);
+	for (int i = 0; p->spin && i < 20000; i++) {
+		if (atomic_load(&p->state) == DONE)
+			return 0;
+		relax();
+	}
+	while (atomic_load(&p->state) == ASKED) {
+		double t = now_s();
+
+		if (!end)
+			end = t + seconds;
+		if (t >= end) {
+			uint32_t s = ASKED;
+
+			if (!atomic_compare_exchange_strong(&p->state, &s, QUIT))
+				break; /* it answered this very moment */
+			*pp = NULL;
+			return -ETIMEDOUT;
+		}
+		atomic_fetch_or(&p->asleep, 2);
+		if (atomic_load(&p->state) == ASKED)
+			futex_sleep(&p->state, ASKED, end - t);
+		atomic_fetch_and(&p->asleep, ~2u);
+	}
+	return 0;
+}
+
+void wg_patient_end(struct wg_patient **pp)
+{
+	struct wg_patient *p = *pp;
+
+	*pp = NULL;
+	if (!p)
+		return;
+	atomic_store(&p->state, QUIT);
+	futex_wake(&p->state); /* p may be gone by now: the kernel only takes the address */
 }

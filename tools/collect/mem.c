@@ -14,22 +14,17 @@
  *
  * Mappings of devices are never touched: reading the registers of a GPU can have effects.
  */
+#include "deadline.h"
 #include "mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/futex.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -51,17 +46,12 @@ struct piece { /* one contiguous read inside a job */
 	int32_t got;	/* bytes or -errno */
 };
 
-/* Owned by the reading thread once it is left behind: never freed then. */
-struct worker {
-	_Atomic uint32_t state; /* IDLE -> ASKED -> DONE -> IDLE; QUIT */
-	_Atomic uint32_t asleep; /* bit 0: the worker sleeps, bit 1: the asker sleeps */
-	bool spin;
+struct job { /* belongs to the reading thread when that is left behind: never freed then */
 	int pid, fd; /* fd -1: process_vm_readv */
 	struct piece pieces[BATCH];
 	uint32_t npieces;
 	char buf[BATCH * PAGE];
 };
-enum { IDLE, ASKED, DONE, QUIT };
 
 struct wg_mem {
 	int pid;
@@ -73,7 +63,9 @@ struct wg_mem {
 	const struct wg_map *maps;
 	size_t nmaps;
 	double maps_at;
-	struct worker *worker;
+	struct wg_patient *thread, *file_thread;
+	struct job *job;
+	int file_timeouts;
 	uint64_t hung[HUNG_MAPS]; /* start of mappings that did not answer */
 	int nhung;
 	uint64_t reads, bytes;
@@ -96,144 +88,27 @@ static double now_s(void)
 
 /* ---- the reading thread ------------------------------------------------------- */
 
-static void futex_sleep(_Atomic uint32_t *w, uint32_t val, double seconds)
+static void serve(void *arg)
 {
-	struct timespec ts = { .tv_sec = (time_t)seconds,
-			       .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9) };
+	struct job *j = arg;
 
-	syscall(SYS_futex, w, FUTEX_WAIT_PRIVATE, val, seconds < 0 ? NULL : &ts, NULL, 0);
-}
-
-static void futex_wake(_Atomic uint32_t *w)
-{
-	syscall(SYS_futex, w, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-}
-
-static inline void relax(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#endif
-}
-
-static void serve(struct worker *w)
-{
-	for (uint32_t i = 0; i < w->npieces; i++) {
-		struct piece *p = &w->pieces[i];
+	for (uint32_t i = 0; i < j->npieces; i++) {
+		struct piece *p = &j->pieces[i];
 		ssize_t k;
 
-		if (w->fd >= 0) {
-			k = pread(w->fd, w->buf + p->at, p->n, (off_t)p->addr);
+		if (j->fd >= 0) {
+			k = pread(j->fd, j->buf + p->at, p->n, (off_t)p->addr);
 		} else {
-			struct iovec here = { w->buf + p->at, p->n };
+			struct iovec here = { j->buf + p->at, p->n };
 			struct iovec there = { (void *)(uintptr_t)p->addr, p->n };
 
-			k = process_vm_readv(w->pid, &here, 1, &there, 1, 0);
+			k = process_vm_readv(j->pid, &here, 1, &there, 1, 0);
 		}
 		if (k < 0)
 			p->got = errno == EIO ? -EFAULT : -errno;
 		else
 			p->got = k ? (int32_t)k : -ESRCH; /* 0: the address space is gone */
 	}
-}
-
-static void *worker_main(void *arg)
-{
-	struct worker *w = arg;
-
-	for (;;) {
-		uint32_t s = IDLE;
-
-		for (int i = 0; w->spin && i < 4000; i++) {
-			s = atomic_load(&w->state);
-			if (s == ASKED || s == QUIT)
-				break;
-			relax();
-		}
-		while ((s = atomic_load(&w->state)) != ASKED && s != QUIT) {
-			atomic_fetch_or(&w->asleep, 1);
-			if (atomic_load(&w->state) == s)
-				futex_sleep(&w->state, s, -1);
-			atomic_fetch_and(&w->asleep, ~1u);
-		}
-		if (s == QUIT)
-			break;
-		serve(w);
-		s = ASKED;
-		/* Left behind meanwhile: the asker set QUIT, which must stand. */
-		if (!atomic_compare_exchange_strong(&w->state, &s, DONE))
-			break;
-		if (atomic_load(&w->asleep) & 2)
-			futex_wake(&w->state);
-	}
-	free(w);
-	return NULL;
-}
-
-static struct worker *worker_start(struct wg_mem *m)
-{
-	struct worker *w = calloc(1, sizeof(*w));
-	pthread_attr_t ta;
-	sigset_t all, old;
-	pthread_t thread;
-	cpu_set_t cpus;
-	int err;
-
-	if (!w)
-		return NULL;
-	w->pid = m->pid;
-	w->fd = m->fd;
-	w->spin = !sched_getaffinity(0, sizeof(cpus), &cpus) && CPU_COUNT(&cpus) > 1;
-	pthread_attr_init(&ta);
-	pthread_attr_setdetachstate(&ta, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&ta, 256 * 1024);
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	err = pthread_create(&thread, &ta, worker_main, w);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&ta);
-	if (err) {
-		free(w);
-		return NULL;
-	}
-	return w;
-}
-
-/* 0, or -ETIMEDOUT: the worker is gone for good. */
-static int worker_ask(struct wg_mem *m, double deadline_s)
-{
-	struct worker *w = m->worker;
-	uint32_t s = ASKED;
-	double end = 0;
-
-	atomic_store(&w->state, ASKED);
-	if (atomic_load(&w->asleep) & 1)
-		futex_wake(&w->state);
-	for (int i = 0; w->spin && i < 20000; i++) {
-		if (atomic_load(&w->state) == DONE)
-			goto done;
-		relax();
-	}
-	while (atomic_load(&w->state) == ASKED) {
-		double t = now_s();
-
-		if (!end)
-			end = t + deadline_s;
-		if (t >= end) {
-			if (!atomic_compare_exchange_strong(&w->state, &s, QUIT))
-				break; /* it answered this very moment */
-			m->worker = NULL;
-			m->fd_pinned = true;
-			return -ETIMEDOUT;
-		}
-		atomic_fetch_or(&w->asleep, 2);
-		if (atomic_load(&w->state) == ASKED)
-			futex_sleep(&w->state, ASKED, end - t);
-		atomic_fetch_and(&w->asleep, ~2u);
-	}
-done:
-	m->worked = true;
-	return 0;
 }
 
 /* ---- maps ----------------------------------------------------------------------- */
@@ -472,20 +347,27 @@ static bool is_hung(const struct wg_mem *m, const struct wg_map *x)
 
 /* ---- reading ---------------------------------------------------------------------- */
 
-/* Do the pieces of m->worker; the caller has filled them. 0 or -errno for all of them. */
+/* Do the pieces of m->job; the caller has filled them. 0 or -errno for all of them. */
 static int ask(struct wg_mem *m, const struct wg_map *x)
 {
-	struct worker *w = m->worker;
+	struct job *j = m->job;
 	int err;
 
 	m->reads++;
-	err = worker_ask(m, m->worked ? READ_DEADLINE_S : FIRST_DEADLINE_S);
+	j->pid = m->pid;
+	j->fd = m->fd;
+	err = wg_patient_do(&m->thread, m->worked ? READ_DEADLINE_S : FIRST_DEADLINE_S, serve, j);
 	if (!err) {
-		for (uint32_t i = 0; i < w->npieces; i++)
-			if (w->pieces[i].got > 0)
-				m->bytes += (uint64_t)w->pieces[i].got;
+		m->worked = true;
+		for (uint32_t i = 0; i < j->npieces; i++)
+			if (j->pieces[i].got > 0)
+				m->bytes += (uint64_t)j->pieces[i].got;
 		return 0;
 	}
+	if (err != -ETIMEDOUT)
+		return err;
+	m->job = NULL; /* it belongs to the thread left behind, and so does the descriptor */
+	m->fd_pinned = true;
 	/*
 	 * A mapped file whose file system does not answer costs that mapping. Anonymous
 	 * memory that does not answer means the memory lock: everything.
@@ -497,20 +379,20 @@ static int ask(struct wg_mem *m, const struct wg_map *x)
 	return err;
 }
 
-static int need_worker(struct wg_mem *m)
+static int need_job(struct wg_mem *m)
 {
 	if (m->error)
 		return m->error;
-	if (!m->worker && !m->fake)
-		m->worker = worker_start(m);
-	return m->worker || m->fake ? 0 : -ENOMEM;
+	if (!m->job && !m->fake)
+		m->job = calloc(1, sizeof(*m->job));
+	return m->job || m->fake ? 0 : -ENOMEM;
 }
 
 /* Up to BATCH pages inside one mapping, without the cache. Bytes or -errno. */
 static int read_raw(struct wg_mem *m, const struct wg_map *x, uint64_t addr, void *buf, size_t n)
 {
-	struct worker *w;
-	int err = need_worker(m);
+	struct job *j;
+	int err = need_job(m);
 
 	if (err)
 		return err;
@@ -520,15 +402,15 @@ static int read_raw(struct wg_mem *m, const struct wg_map *x, uint64_t addr, voi
 		m->reads++;
 		return m->fake(m->fake_arg, addr, buf, n);
 	}
-	w = m->worker;
-	w->npieces = 1;
-	w->pieces[0] = (struct piece){ .addr = addr, .n = (uint32_t)n };
+	j = m->job;
+	j->npieces = 1;
+	j->pieces[0] = (struct piece){ .addr = addr, .n = (uint32_t)n };
 	err = ask(m, x);
 	if (err)
 		return err;
-	if (w->pieces[0].got > 0)
-		memcpy(buf, w->buf, (size_t)w->pieces[0].got);
-	return w->pieces[0].got;
+	if (j->pieces[0].got > 0)
+		memcpy(buf, j->buf, (size_t)j->pieces[0].got);
+	return j->pieces[0].got;
 }
 
 static bool cache_ready(struct wg_mem *m)
@@ -709,8 +591,8 @@ void wg_mem_prefetch(struct wg_mem *m, const struct wg_span *spans, size_t n)
 
 	if (m->fake || !cache_ready(m))
 		return;
-	while (i < n && !need_worker(m)) {
-		struct worker *w = m->worker;
+	while (i < n && !need_job(m)) {
+		struct job *w = m->job;
 
 		w->npieces = 0;
 		while (i < n && w->npieces < BATCH) {
@@ -745,6 +627,18 @@ void wg_mem_prefetch(struct wg_mem *m, const struct wg_span *spans, size_t n)
 				cache_put(m, w->pieces[k].addr, w->buf + w->pieces[k].at,
 					  (size_t)w->pieces[k].got);
 	}
+}
+
+int wg_mem_slow_call(struct wg_mem *m, void (*fn)(void *), void *arg)
+{
+	int err;
+
+	if (m->file_timeouts >= HUNG_MAPS)
+		return -EBUSY; /* one file after the other does not answer: enough waited */
+	err = wg_patient_do(&m->file_thread, READ_DEADLINE_S, fn, arg);
+	if (err == -ETIMEDOUT)
+		m->file_timeouts++;
+	return err;
 }
 
 void wg_mem_forget(struct wg_mem *m)
@@ -832,11 +726,6 @@ static int probe(struct wg_mem *m, int fd)
 	if (!x)
 		return -ESRCH;
 	m->fd = fd;
-	if (m->worker) { /* it reads by the former way */
-		atomic_store(&m->worker->state, QUIT);
-		futex_wake(&m->worker->state);
-		m->worker = NULL;
-	}
 	k = read_raw(m, x, x->hi - PAGE, word, sizeof(word));
 	return k < 0 ? k : k == sizeof(word) ? 0 : -EFAULT;
 }
@@ -904,12 +793,9 @@ void wg_mem_close(struct wg_mem *m)
 {
 	if (!m)
 		return;
-	if (m->worker) {
-		struct worker *w = m->worker;
-
-		atomic_store(&w->state, QUIT);
-		futex_wake(&w->state);
-	}
+	wg_patient_end(&m->thread);
+	wg_patient_end(&m->file_thread);
+	free(m->job);
 	if (m->fd_ours && m->fd >= 0 && !m->fd_pinned)
 		close(m->fd);
 	free(m->tags);

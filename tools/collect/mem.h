@@ -19,6 +19,13 @@ struct wg_span {
 void wg_mem_prefetch(struct wg_mem *m, const struct wg_span *spans, size_t n);
 
 /*
+ * Run a call on the target's files (open, read) on a thread that can be left behind: they
+ * may lie on a file system that does not answer. 0; -ETIMEDOUT: arg belongs to that thread
+ * now; -EBUSY: too many have timed out, fn was not called.
+ */
+int wg_mem_slow_call(struct wg_mem *m, void (*fn)(void *), void *arg);
+
+/*
  * Parse the text of a maps file. Entries that contradict themselves or each other are
  * dropped; the result is sorted and free of overlaps. Strings and array live in `a`.
  */
