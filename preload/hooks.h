@@ -38,13 +38,6 @@ extern struct wg_settings wg_settings;
 int wg_real_mem_info(uint64_t *free_bytes, uint64_t *total_bytes); /* current context; CUresult */
 int wg_real_current_device(void);		  /* ordinal of the current context, -1 none */
 /*
- * Who a device is, for the recorder's and the trace's device entries; called once a device.
- * Fields that the driver does not tell stay as they are. 0, or the CUresult. Weak: without it
- * the entries have no name.
- */
-int wg_real_device_identity(int ordinal, uint8_t uuid[16], char name[48], char pci[16],
-			    uint64_t *total) __attribute__((weak));
-/*
  * A function that libcuda itself exports, by its ELF name ("cuStreamWriteValue32_v2", with
  * "_ptsz" where that flavour is meant). Never a hook. NULL when the driver lacks it or is not
  * loaded yet. Not for hot paths: keep the result.
