@@ -224,6 +224,7 @@ struct wgrec_item { /* 48 bytes */
  */
 #define WGREC_ITEMF_NCCL 0x100u
 #define WGREC_ITEMF_P2P 0x200u /* COLLECTIVE: send or recv; value counts these apart */
+#define WGREC_ITEMF_64 0x8000u /* WAIT_VALUE, WRITE_VALUE: the memory word has 64 bits, not 32 */
 #define WGREC_STREAM_ITEMS 1024
 
 struct wgrec_stream {

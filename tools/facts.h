@@ -319,6 +319,7 @@ struct wg_failure { /* a failed device allocation */
 	int64_t error;	      /* CUresult */
 	WG_VEC(struct wg_frame) stack;
 	WG_VEC(struct wg_pyframe) python_stack;
+	int64_t seq;	      /* 1-based count of failures in the process; 0 unknown */
 };
 
 struct wg_device {
