@@ -538,6 +538,7 @@ struct wg_facts {
 	WG_VEC(const char *) kmsg; /* relevant kernel messages (Xid, OOM, AER), if readable */
 	struct wg_missing_list missing;
 	void *collect;	     /* private to tools/collect while it runs; NULL afterwards */
+	void *recorder_cache; /* private to collect/recorder_list.c */
 };
 
 struct wg_facts *wg_facts_new(void);

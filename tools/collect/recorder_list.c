@@ -647,15 +647,15 @@ struct brief {
 	struct { const char *id; int64_t rank; } *comms;
 	size_t ncomms;
 };
-static _Thread_local struct {
-	struct wg_facts *f;
+struct cache {
 	struct timespec at;
 	WG_VEC(struct brief) briefs;
-} cache;
+};
 
 static int each_brief(const char *path, void *arg)
 {
 	struct wg_facts *f = arg;
+	struct cache *cache = f->recorder_cache;
 	struct wg_rec_who who;
 	const char *why;
 	struct wg_rec *r;
@@ -666,7 +666,7 @@ static int each_brief(const char *path, void *arg)
 		return 0;
 	wg_rec_load(r, WGREC_COMMS);
 	n = r->sec[WGREC_COMMS].n < 1024 ? r->sec[WGREC_COMMS].n : 1024;
-	b = wg_push(f->arena, &cache.briefs);
+	b = wg_push(f->arena, &cache->briefs);
 	b->who = who;
 	b->start = r->h.start_ticks;
 	b->pidns = r->h.pidns;
@@ -689,19 +689,19 @@ static int each_brief(const char *path, void *arg)
 
 void wg_rec_peers(struct wg_facts *f, struct wg_process *p, const struct wgrec_header *h)
 {
+	struct cache *cache = f->recorder_cache;
 	struct timespec now;
 
 	if (!p->comms.n)
 		return;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (cache.f != f || now.tv_sec - cache.at.tv_sec > 5) {
-		memset(&cache, 0, sizeof(cache));
-		cache.f = f;
-		cache.at = now;
+	if (!cache || now.tv_sec - cache->at.tv_sec > 5) {
+		cache = f->recorder_cache = wg_alloc(f->arena, sizeof(*cache));
+		cache->at = now;
 		wg_rec_list(f, each_brief, f);
 	}
-	for (size_t i = 0; i < cache.briefs.n; i++) {
-		const struct brief *b = &cache.briefs.v[i];
+	for (size_t i = 0; i < cache->briefs.n; i++) {
+		const struct brief *b = &cache->briefs.v[i];
 
 		if (b->start == h->start_ticks && b->pidns == h->pidns && b->who.pid == p->pid)
 			continue; /* ourselves */
