@@ -320,6 +320,9 @@ struct wg_failure { /* a failed device allocation */
 	WG_VEC(struct wg_frame) stack;
 	WG_VEC(struct wg_pyframe) python_stack;
 	int64_t seq;	      /* 1-based count of failures in the process; 0 unknown */
+	bool host_memory;     /* pinned host memory or address space: no device memory was short */
+	int64_t pieces;	      /* the request reached the driver as so many equal pieces; 0, 1 whole */
+	int64_t repeats;      /* the same call failed so often again right afterwards */
 };
 
 struct wg_device {
@@ -363,6 +366,8 @@ struct wg_gpu_item { /* one thing given to a stream and not known to be done */
 	double age_s;	  /* since it was given to the stream; WG_NO_SEC */
 	int32_t tid;	  /* the thread that gave it; 0 unknown */
 	int64_t event_stream_ix; /* WAIT_EVENT: index in wg_process.streams; WG_NO_INT */
+	bool nccl_inner;  /* NCCL's own kernel, copy or event: the COLLECTIVE item that follows says which */
+	bool p2p;	  /* COLLECTIVE: a send or receive; coll_seq counts these apart */
 };
 struct wg_stream {
 	int64_t device;
@@ -397,6 +402,11 @@ struct wg_collective { /* one call on one rank */
 	uint64_t stream;
 	int32_t tid;
 	bool host_blocked; /* the ncclX call itself has not returned */
+	bool p2p;	   /* Send, Recv: sequence counts these apart from the collectives */
+	bool grouped;	   /* inside ncclGroupStart/End */
+	bool captured;	   /* into a graph: not run by this call, no position of its own */
+	bool failed;	   /* the call returned an error: nothing was given to the GPU */
+	bool state_known;  /* state follows from the GPU's position; else it is a lower bound */
 };
 struct wg_comm {
 	const char *id;	    /* hash of the unique id, with lineage for splits: equal on all ranks */
@@ -410,6 +420,8 @@ struct wg_comm {
 	WG_VEC(struct wg_collective) recent; /* oldest first, bounded */
 	int64_t async_error;	/* ncclResult_t as the communicator told; WG_NO_INT, 0 none */
 	const char *library;	/* path of the NCCL instance; NULL */
+	uint64_t p2p_next, p2p_done; /* sends and receives: entered, known to be done */
+	const char *parent, *name; /* id of the communicator it was split from; its own name; NULL */
 };
 struct wg_peer {
 	const char *comm;

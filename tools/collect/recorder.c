@@ -9,6 +9,7 @@
  * when both copies agree.
  */
 #include "recorder_priv.h"
+#include "preload/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -744,6 +745,7 @@ static bool add_failures(struct wg_facts *f, struct wg_process *p, struct wg_rec
 				if ((uint64_t)d->failures.v[k].seq == e->seq) {
 					d->failures.v[k].age_s = wg_rec_age(r, e->at);
 					d->failures.v[k].recovered = e->recovered != 0;
+					d->failures.v[k].repeats = bytes_or_none(e->repeats);
 				}
 			continue;
 		}
@@ -770,6 +772,12 @@ static bool add_failures(struct wg_facts *f, struct wg_process *p, struct wg_rec
 		x->recovered = e->recovered != 0;
 		x->recovered_known = true;
 		x->error = e->error;
+		x->host_memory = e->kind == WG_MEM_HOST || e->kind == WG_MEM_HOST_REG ||
+				 e->kind == WG_MEM_VA;
+		if (x->host_memory)
+			x->free = x->short_by = WG_NO_INT;
+		x->pieces = bytes_or_none(e->pieces);
+		x->repeats = bytes_or_none(e->repeats);
 		for (uint32_t k = 0; k < e->nframes && k < 64; k++) {
 			struct wg_frame *fr = wg_push(f->arena, &x->stack);
 
@@ -802,6 +810,9 @@ static uint64_t reached(const struct wg_rec *r, const struct wgrec_stream *e, bo
 {
 	uint64_t done = e->proven > e->seen ? e->proven : e->seen;
 	uint32_t word;
+
+	if (done < e->first) /* of an earlier stream that had this entry */
+		done = e->first;
 
 	*has_position = false;
 	if (r->h.flags & WGREC_F_POSITIONS && e->position != UINT32_MAX && e->marked &&
@@ -870,13 +881,15 @@ static void add_item(struct wg_facts *f, struct wg_process *p, struct wg_rec *r,
 	x->name = string_at(r, e->name);
 	x->object = e->object;
 	x->value = e->value;
-	x->flags = e->flags;
+	x->flags = e->flags & 0xff;
+	x->nccl_inner = e->flags & WGREC_ITEMF_NCCL && e->op != WGREC_OP_COLLECTIVE;
 	x->age_s = wg_rec_age(r, e->at);
 	x->tid = tid_of(p, e->tid);
 	switch (x->op) {
 	case WG_GPU_WAIT_EVENT:
 		x->value = 0;
-		x->event_remote = find_event(r, e->object, &ev) && ev.flags & 1;
+		x->event_remote = e->flags & 1 || (find_event(r, e->object, &ev) && ev.flags & 1);
+		x->flags = 0;
 		if (e->value && e->other != UINT32_MAX &&
 		    wg_rec_entry(r, WGREC_STREAMS, e->other, &other, sizeof(other))) {
 			x->event_recorded = true;
@@ -892,7 +905,6 @@ static void add_item(struct wg_facts *f, struct wg_process *p, struct wg_rec *r,
 		bool wide = e->flags & WGREC_ITEMF_64 || e->value > UINT32_MAX;
 		size_t n = wide ? 8 : 4;
 
-		x->flags = e->flags & ~(uint32_t)WGREC_ITEMF_64;
 		if (m && !wg_mem_read(m, e->object, &v, n)) {
 			x->current = v;
 			x->has_current = true;
@@ -902,6 +914,7 @@ static void add_item(struct wg_facts *f, struct wg_process *p, struct wg_rec *r,
 	case WG_GPU_COLLECTIVE:
 		x->value = 0;
 		x->coll_seq = e->value;
+		x->p2p = e->flags & WGREC_ITEMF_P2P;
 		if (e->other < r->ncomm_ix)
 			x->comm = r->comm_ix[e->other];
 		break;
@@ -1110,8 +1123,8 @@ static int coll_state(struct wg_process *p, struct wg_rec *r, const struct wgrec
 	for (size_t i = 0; i < s->pending.n; i++) {
 		const struct wg_gpu_item *x = &s->pending.v[i];
 
-		if (x->op == WG_GPU_MARK)
-			continue;
+		if (x->op == WG_GPU_MARK || x->nccl_inner)
+			continue; /* NCCL's own kernels stand before the item that names them */
 		return x->seq == e->stream_seq && !s->pending_truncated ? WG_COLL_RUNNING :
 									  WG_COLL_ENQUEUED;
 	}
@@ -1141,10 +1154,63 @@ static void fill_comms(struct wg_facts *f, struct wg_process *p, struct wg_rec *
 	}
 }
 
+/* The calls of one ring, oldest first. Returns how many are known to be done. */
+static uint64_t fill_ring(struct wg_facts *f, struct wg_process *p, struct wg_rec *r,
+			  struct wg_comm *c, const struct wgrec_comm *e, bool p2p)
+{
+	uint64_t entered = p2p ? e->p2p_entered : e->entered;
+	uint64_t done = p2p ? e->p2p_done : e->done;
+	uint64_t size = p2p ? WGREC_COMM_P2P : WGREC_COMM_COLLS;
+	uint64_t base = (uint64_t)e->colls_first + (p2p ? WGREC_COMM_COLLS : 0);
+	uint64_t first = entered > size ? entered - size : 0;
+
+	if (done > entered)
+		done = entered;
+	if (done > MAX_DONE_COLLS && first < done - MAX_DONE_COLLS)
+		first = done - MAX_DONE_COLLS;
+	for (uint64_t q = first; e->colls_first != UINT32_MAX && q < entered; q++) {
+		struct wgrec_coll x, again;
+		struct wg_collective *o;
+		bool known;
+
+		if (!wg_rec_fetch(r, WGREC_COLLS, base + q % size, &x, sizeof(x)) ||
+		    x.sequence_plus_1 != q + 1 ||
+		    !wg_rec_fetch(r, WGREC_COLLS, base + q % size, &again, sizeof(again)) ||
+		    memcmp(&x, &again, sizeof(x)))
+			continue; /* lost, or being overwritten */
+		o = wg_add_collective(f, c);
+		o->sequence = q;
+		o->op = coll_op(r, x.fn);
+		o->count = bytes_or_none(x.count);
+		o->type = data_type(x.type);
+		o->redop = red_op(x.redop);
+		o->root = x.root >= 0 ? x.root : WG_NO_INT;
+		o->age_s = wg_rec_age(r, x.at);
+		o->stream = x.stream == 1 ? 0 : x.stream;
+		o->tid = tid_of(p, x.tid);
+		o->host_blocked = !x.returned;
+		o->p2p = p2p;
+		o->grouped = x.flags & WGREC_COLLF_GROUPED;
+		o->captured = x.flags & WGREC_COLLF_CAPTURED;
+		o->failed = x.flags & WGREC_COLLF_FAILED;
+		if (q < done) {
+			o->state = WG_COLL_DONE;
+			o->state_known = true;
+			continue;
+		}
+		o->state = coll_state(p, r, &x, &known);
+		o->state_known = known;
+		if (o->state == WG_COLL_DONE && q == done)
+			done = q + 1;
+		if (!p2p)
+			c->done_known = c->done_known || known;
+	}
+	return done;
+}
+
 static void fill_collectives(struct wg_facts *f, struct wg_process *p, struct wg_rec *r)
 {
 	for (uint64_t i = 0; i < r->ncomm_ix; i++) {
-		uint64_t first, done, oldest;
 		struct wgrec_comm e;
 		struct wg_comm *c;
 
@@ -1162,44 +1228,12 @@ static void fill_collectives(struct wg_facts *f, struct wg_process *p, struct wg
 		c->next_sequence = e.entered;
 		c->async_error = e.async_error;
 		c->library = string_at(r, e.library);
-		done = e.done < e.entered ? e.done : e.entered;
-		oldest = e.entered > WGREC_COMM_COLLS ? e.entered - WGREC_COMM_COLLS : 0;
-		first = oldest;
-		if (done > MAX_DONE_COLLS && first < done - MAX_DONE_COLLS)
-			first = done - MAX_DONE_COLLS;
-		c->done_known = !e.entered || done > 0;
-		for (uint64_t q = first; e.colls_first != UINT32_MAX && q < e.entered; q++) {
-			struct wgrec_coll x, again;
-			struct wg_collective *o;
-			uint64_t at = e.colls_first + q % WGREC_COMM_COLLS;
-			bool known;
-
-			if (!wg_rec_fetch(r, WGREC_COLLS, at, &x, sizeof(x)) ||
-			    x.sequence_plus_1 != q + 1 ||
-			    !wg_rec_fetch(r, WGREC_COLLS, at, &again, sizeof(again)) ||
-			    memcmp(&x, &again, sizeof(x)))
-				continue;
-			o = wg_add_collective(f, c);
-			o->sequence = q;
-			o->op = coll_op(r, x.fn);
-			o->count = bytes_or_none(x.count);
-			o->type = data_type(x.type);
-			o->redop = red_op(x.redop);
-			o->root = x.root >= 0 ? x.root : WG_NO_INT;
-			o->age_s = wg_rec_age(r, x.at);
-			o->stream = x.stream == 1 ? 0 : x.stream;
-			o->tid = tid_of(p, x.tid);
-			o->host_blocked = !x.returned;
-			if (q < done) {
-				o->state = WG_COLL_DONE;
-			} else {
-				o->state = coll_state(p, r, &x, &known);
-				if (o->state == WG_COLL_DONE && q == done)
-					done = q + 1;
-				c->done_known = c->done_known || known;
-			}
-		}
-		c->done = done;
+		c->name = fixed(f, e.name, sizeof(e.name));
+		c->parent = fixed(f, e.parent, sizeof(e.parent));
+		c->done_known = !e.entered || e.done > 0;
+		c->done = fill_ring(f, p, r, c, &e, false);
+		c->p2p_next = e.p2p_entered;
+		c->p2p_done = fill_ring(f, p, r, c, &e, true);
 		for (int32_t k = 0; e.peers_first != UINT32_MAX && k < e.size && k < 1 << 16; k++) {
 			struct wgrec_header who = { .pid = 0 };
 			struct wg_rec_who at;
