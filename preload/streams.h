@@ -101,6 +101,7 @@ void wg_streams_fork_child(void);
 uint64_t wg_stream_give_collective(struct wg_streamref s, uint64_t handle, uint64_t sequence,
 				   uint32_t comm, uint16_t flags, uint32_t name,
 				   uint32_t *stream_index);
+void wg_stream_mark_index(uint32_t stream_index); /* whatever context is current */
 /* Lower bound of what is done on STREAMS[index], from positions and proofs. */
 uint64_t wg_stream_done(uint32_t index);
 /* Nesting depth of NCCL calls on this thread: what is given inside is NCCL's own. */

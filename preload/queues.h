@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * queues.h - what streams.c, positions.c, events.c and kernels.c share (internal to these).
+ *
+ * The entries in the recorder file are for the reader; what the writer needs for itself (keys,
+ * claims, states) stands in private arrays of the same index, so that nothing another process
+ * writes into the file can lead this one astray.
+ *
+ * Indices into STREAMS are int32_t; -1 is "unrecorded": no recorder, no context, tables full.
+ */
+#ifndef WG_QUEUES_H
+#define WG_QUEUES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "hooks.h"
+#include "recorder.h"
+#include "streams.h"
+
+#define WG_MAX_STREAMS 1024
+#define WG_MAX_CONTEXTS 64
+#define WG_TLS __attribute__((tls_model("initial-exec")))
+#define wg_unlikely(x) __builtin_expect(!!(x), 0)
+
+/* Results of the driver that matter here. */
+enum {
+	WG_CUDA_SUCCESS = 0,
+	WG_CUDA_HANDLE = 400,
+	WG_CUDA_NOT_READY = 600,
+	WG_CUDA_ALREADY_REGISTERED = 712,
+	WG_CUDA_CAPTURE_FIRST = 900, /* ... 908: the many ways of "not during capture" */
+	WG_CUDA_CAPTURE_LAST = 908,
+};
+
+/* libcuda's own functions, legacy flavour; NULL where the driver lacks one. */
+struct wg_real_queues {
+	int (*ctx_current)(uint64_t *ctx);
+	int (*ctx_device)(int *device);
+	int (*ctx_id)(uint64_t ctx, unsigned long long *id);
+	int (*ctx_push)(uint64_t ctx);
+	int (*ctx_pop)(uint64_t *ctx);
+	int (*is_capturing)(uint64_t stream, int *status);
+	int (*stream_flags)(uint64_t stream, unsigned int *flags);
+	int (*stream_ctx)(uint64_t stream, uint64_t *ctx);
+	int (*write32)(uint64_t stream, uint64_t address, uint32_t value, unsigned int flags);
+	int (*capture_mode)(int *mode);
+	int (*host_register)(void *address, uint64_t bytes, unsigned int flags);
+	int (*host_pointer)(uint64_t *device_address, void *address, unsigned int flags);
+	int (*func_name)(const char **name, uint64_t function);
+	int (*kernel_name)(const char **name, uint64_t kernel);
+};
+extern struct wg_real_queues wg_rq;
+
+enum wg_slot_state { WG_SLOT_FREE, WG_SLOT_LIVE, WG_SLOT_DYING, WG_SLOT_GONE };
+
+struct wg_slot { /* private half of a STREAMS entry */
+	_Atomic uint32_t state; /* enum wg_slot_state */
+	_Atomic uint32_t busy;	/* threads inside a position write on this handle */
+	uint64_t handle;	/* the key: 0 legacy, 2 per-thread, else CUstream */
+	uint64_t ctx;
+	uint32_t tid;
+	int32_t context;	/* index into contexts, -1 none */
+	uint32_t ring;		/* first entry in ITEMS, UINT32_MAX none */
+	uint32_t word;		/* index into POSITIONS, UINT32_MAX none yet */
+	_Atomic uint64_t claimed; /* newest value that somebody set out to write */
+	_Atomic uint32_t stop;	/* writes were refused: no more on this stream */
+	bool blocking;		/* waits for the legacy default stream and is waited for by it */
+	_Atomic uint64_t mark_at; /* ticks of the last write */
+	uint64_t moved_at;	/* tick: last time that it moved or had nothing to do */
+};
+
+struct wg_queues { /* set up once; zero until then */
+	struct wgrec_stream *streams;
+	struct wgrec_item *items;
+	uint32_t *positions;
+	struct wgrec_event *events;
+	uint32_t nstreams, nrings, nevents, npositions;
+	uint64_t mark_ticks; /* a stream this long without a write gets one with its next item */
+	_Atomic uint32_t captures; /* graph captures under way, as far as seen */
+};
+extern struct wg_queues wg_q;
+extern struct wg_slot wg_slots[WG_MAX_STREAMS];
+
+/* streams.c */
+int32_t wg_slot_find(struct wg_streamref s, bool create);
+uint32_t wg_own_tid(void);
+uint64_t wg_current_ctx(void); /* 0 none */
+void wg_slot_retire(int32_t i); /* its context is gone, or it was destroyed */
+static inline struct wgrec_stream *wg_stream_at(int32_t i) { return &wg_q.streams[i]; }
+
+/* positions.c */
+int32_t wg_context_find(uint64_t ctx); /* adds it; -1 table full */
+void wg_context_gave(int32_t context, int32_t stream); /* work went to a blocking stream */
+void wg_position_mark(int32_t i, bool push); /* push: make its context current meanwhile */
+/* 1 capturing, 0 not, -1 may not be asked or written now */
+int wg_capture_status(int32_t i);
+bool wg_contexts_suspended(void); /* a reset or release went by: see which contexts live on */
+void wg_positions_start(void);
+void wg_positions_fork_child(void);
+
+/* kernels.c */
+bool wg_kernel_known(uint64_t f);
+uint32_t wg_kernel_string(uint64_t f); /* string reference; 0 unknown */
+
+/* events.c: where the event was recorded last; flags get WAIT_EVENT flags */
+void wg_event_where(uint64_t event, uint32_t *stream, uint64_t *seq, uint16_t *flags);
+void wg_events_start(void);
+void wg_events_fork_child(void);
+
+static inline void wg_max64(uint64_t *word, uint64_t value, uint64_t *before)
+{
+	uint64_t old = __atomic_load_n(word, __ATOMIC_RELAXED);
+
+	while (old < value && !__atomic_compare_exchange_n(word, &old, value, true,
+							   __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		;
+	if (before)
+		*before = old;
+}
+
+#endif
