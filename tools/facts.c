@@ -210,6 +210,8 @@ struct wg_thread *wg_add_thread(struct wg_facts *f, struct wg_process *p)
 	t->cpu_s = t->cpu_share = t->user_share = t->sys_share = WG_NO_SEC;
 	t->last_ran_s = t->start_age_s = t->waker_age_s = WG_NO_SEC;
 	t->switches = t->waker_count = t->repeat_fd = WG_NO_INT;
+	t->repeat_errno = t->repeat_exists = WG_NO_INT;
+	t->repeat_file_age_s = WG_NO_SEC;
 	t->wait.nr = t->wait.fd = t->wait.bytes = t->wait.child = t->wait.key = WG_NO_INT;
 	t->wait.since_s = t->wait.timeout_s = WG_NO_SEC;
 	return t;
@@ -222,7 +224,7 @@ struct wg_file *wg_add_file(struct wg_facts *f, struct wg_process *p)
 	x->flags = x->pos = x->size = x->written_bytes = x->user_buffered_bytes = WG_NO_INT;
 	x->dirty_bytes = x->writeback_bytes = x->write_error = x->size_delta = WG_NO_INT;
 	x->pipe_fill = x->pipe_size = x->sock_rxq = x->sock_txq = x->sock_backlog = WG_NO_INT;
-	x->sock_shutdown = x->event_count = WG_NO_INT;
+	x->sock_shutdown = x->event_count = x->user_buffered_delta = WG_NO_INT;
 	x->last_write_age_s = x->timer_left_s = WG_NO_SEC;
 	x->pty_index = -1;
 	x->sock_rcv_timeout_s = x->sock_snd_timeout_s = WG_NO_SEC;
