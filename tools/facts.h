@@ -232,6 +232,18 @@ struct wg_thread {
 	int64_t repeat_fd;
 	const char *sigmask; /* blocked signals as hex from status, NULL */
 	bool ours;	     /* the recorder's own helper thread: not part of the program */
+	/* What the polled call answered, and what it polls (procfs): lock file or signal file? */
+	int64_t repeat_errno;  /* 0 success, an errno; WG_NO_INT unknown */
+	int64_t repeat_exists; /* 1: repeat_path is there now, 0: it is not; WG_NO_INT unknown */
+	double repeat_file_age_s; /* since that file was last modified; WG_NO_SEC */
+	/*
+	 * The program's bytes around the sampled pcs (stacks): from about 64 bytes before the
+	 * lowest to 64 after the highest, only when they are at most 256 apart. A loop that only
+	 * loads and compares polls; one that stores or counts computes.
+	 */
+	const uint8_t *code;
+	uint64_t code_at;
+	size_t code_len;
 };
 
 /* ---- files -------------------------------------------------------------- */
@@ -283,6 +295,7 @@ struct wg_file {
 	char lock_kind;		/* a lock held through this description: 'f' 'p' 'o'; 0 none */
 	bool remote_fs;		/* served over a network or by a process: can stop answering */
 	double sock_rcv_timeout_s, sock_snd_timeout_s; /* 0 none; WG_NO_SEC unknown */
+	int64_t user_buffered_delta; /* growth of user_buffered_bytes in the interval; WG_NO_INT */
 };
 
 /* A file lock known to the kernel (/proc/locks), host-wide. */
@@ -551,6 +564,8 @@ struct wg_facts {
 	struct wg_missing_list missing;
 	void *collect;	     /* private to tools/collect while it runs; NULL afterwards */
 	void *recorder_cache; /* private to collect/recorder_list.c */
+	int32_t self_pid; /* the reader itself: who waits for it only waits for this answer; 0 */
+	WG_VEC(int32_t) gone_tids; /* looked up as the owner of something and found not to exist */
 };
 
 struct wg_facts *wg_facts_new(void);
