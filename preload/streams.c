@@ -240,7 +240,7 @@ static int32_t add_stream(uint64_t handle, uint64_t ctx, uint32_t tid, uint32_t 
 	st->marked = st->proven = st->seen = st->enqueued;
 	st->seen_at = wg_ticks();
 	st->longest_gap = 0;
-	slot->word = st->position = UINT32_MAX; /* a word is taken with the first write */
+	wg_position_prepare(i);
 	atomic_store_explicit(&slot->state, WG_SLOT_LIVE, memory_order_release);
 	if (index_add(i) < 0) {
 		atomic_store(&slot->state, WG_SLOT_GONE);
@@ -351,7 +351,8 @@ static uint64_t put_item(int32_t i, enum wgrec_op op, uint64_t object, uint64_t 
 /*
  * When a write is due. Every WG_MARK_EVERY items; with the first item after a while, so that slow
  * launchers are exact at no cost that counts; and after what may hold the stream up for long. Far
- * behind its host, a stream gets fewer: each write takes a place in the hardware's queue.
+ * behind its host, a stream gets fewer: each write takes a place in the hardware's queue, which
+ * holds about 1,020 (with a write every 8 launches only 907 launches fitted on an H200).
  */
 static bool due(int32_t i, uint64_t seq, enum wgrec_op op, uint64_t now)
 {
@@ -365,7 +366,7 @@ static bool due(int32_t i, uint64_t seq, enum wgrec_op op, uint64_t now)
 	if (since < WG_MARK_EVERY && now - atomic_load_explicit(&wg_slots[i].mark_at,
 							  memory_order_relaxed) < wg_q.mark_ticks)
 		return false;
-	far = seq - wg_stream_done((uint32_t)i) > 256;
+	far = seq - wg_stream_done((uint32_t)i) > 128;
 	return !far || since >= 8 * WG_MARK_EVERY;
 }
 
