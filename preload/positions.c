@@ -281,6 +281,18 @@ void wg_position_prepare(int32_t i)
 				 (uint32_t)wg_stream_at(i)->enqueued, __ATOMIC_RELEASE);
 }
 
+/* The reader wants to know where the writes stand between the items. */
+static void tell_marked(int32_t i, uint64_t seq)
+{
+	struct wgrec_item *it;
+
+	if (wg_slots[i].ring == UINT32_MAX)
+		return;
+	it = &wg_q.items[wg_slots[i].ring + seq % WGREC_STREAM_ITEMS];
+	if (__atomic_load_n(&it->seq, __ATOMIC_ACQUIRE) == seq)
+		__atomic_fetch_or(&it->flags, WGREC_ITEMF_MARKED, __ATOMIC_RELAXED);
+}
+
 /*
  * Two threads may write to one stream at once. Who finds after its write that somebody set out
  * with a newer count writes again, so the last write issued always carries the newest.
@@ -307,6 +319,7 @@ static void write_position(int32_t i, struct context *c)
 			refused(i, c, rc);
 			return;
 		}
+		tell_marked(i, value);
 		wg_max64(&st->marked, value, NULL);
 		atomic_store_explicit(&wg_slots[i].mark_at, wg_ticks(), memory_order_relaxed);
 		if (atomic_load(&wg_slots[i].claimed) <= value)

@@ -224,6 +224,12 @@ struct wgrec_item { /* 48 bytes */
  */
 #define WGREC_ITEMF_NCCL 0x100u
 #define WGREC_ITEMF_P2P 0x200u /* COLLECTIVE: send or recv; value counts these apart */
+/*
+ * A position write with this item's seq was issued behind it, before or after a later item was given.
+ * So the head is exact when the first unfinished item has this bit: nothing else stands between the
+ * value reached and the next write. (No item of its own: MARK is not used.)
+ */
+#define WGREC_ITEMF_MARKED 0x400u
 #define WGREC_ITEMF_64 0x8000u /* WAIT_VALUE, WRITE_VALUE: the memory word has 64 bits, not 32 */
 #define WGREC_STREAM_ITEMS 1024
 
