@@ -1198,6 +1198,12 @@ static uint64_t fill_ring(struct wg_facts *f, struct wg_process *p, struct wg_re
 			o->state_known = true;
 			continue;
 		}
+		if (o->captured || o->failed) {
+			o->state = WG_COLL_DONE; /* nothing that could be waited for */
+			if (q == done && o->failed)
+				done = q + 1;
+			continue;
+		}
 		o->state = coll_state(p, r, &x, &known);
 		o->state_known = known;
 		if (o->state == WG_COLL_DONE && q == done)
