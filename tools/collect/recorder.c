@@ -953,26 +953,13 @@ static void keep_known(struct wg_stream *s, const struct wg_stream *before)
 
 /*
  * Is the first unfinished thing certainly what the GPU is at? The word says what has been
- * passed; between it and the next mark several things may stand, any of which may be done.
+ * passed. Only when the next write stands right behind that one thing has it not been
+ * passed; otherwise it, and what follows up to the next write, may be done as well.
  */
-static bool exact(const struct wgrec_stream *e, uint64_t done, const struct wgrec_item *items,
-		  size_t n)
+static bool exact(const struct wgrec_stream *e, uint64_t done, const struct wgrec_item *first)
 {
-	uint64_t next_mark = UINT64_MAX;
-	size_t between = 0;
-
-	if (e->marked > done)
-		next_mark = e->marked;
-	for (size_t i = 0; i < n; i++)
-		if (items[i].seq > done && items[i].op == WGREC_OP_MARK && items[i].seq < next_mark)
-			next_mark = items[i].seq;
-	if (next_mark == UINT64_MAX)
-		return false; /* nothing behind it was marked: all of it may be done */
-	for (size_t i = 0; i < n; i++)
-		if (items[i].seq > done && items[i].seq <= next_mark &&
-		    items[i].op != WGREC_OP_MARK)
-			between++;
-	return between == 1;
+	return first->seq == done + 1 &&
+	       (first->flags & WGREC_ITEMF_MARKED || e->marked == first->seq);
 }
 
 static void fill_streams(struct wg_facts *f, struct wg_process *p, struct wg_rec *r,
@@ -1037,12 +1024,11 @@ static void fill_streams(struct wg_facts *f, struct wg_process *p, struct wg_rec
 		if (s->completed >= s->enqueued)
 			continue;
 		nitems = load_items(r, &e, items);
-		s->completed_exact = s->has_position && exact(&e, s->completed, items, nitems);
 		for (k = 0; k < nitems && items[k].seq <= s->completed; k++)
 			;
 		s->pending_truncated = k == nitems || items[k].seq != s->completed + 1;
-		if (s->pending_truncated)
-			s->completed_exact = false;
+		s->completed_exact = s->has_position && !s->pending_truncated &&
+				     exact(&e, s->completed, &items[k]);
 		for (; k < nitems && items[k].seq <= e.enqueued; k++) {
 			if (head < MAX_PENDING_HEAD)
 				head++;
