@@ -16,6 +16,12 @@
 extern struct wgrec_header *wg_rec;
 void *wg_rec_section(enum wgrec_kind kind, uint64_t *capacity); /* NULL when there is no file */
 struct wgrec_thread *wg_rec_thread(void); /* this thread's slot, claimed at first use; NULL if full */
+/*
+ * Reserve entries [0, upto) of a section before they are touched, and raise its `used` to that.
+ * false: tmpfs is full, or beyond the capacity; touching them would then be a SIGBUS. Some entries
+ * of each section are reserved at start. Costs system calls when new pages are needed, else a look.
+ */
+bool wg_rec_use(enum wgrec_kind kind, uint64_t upto);
 uint32_t wg_rec_string(const char *s);	  /* interned; 0 when full. Lock-free */
 void wg_note(const char *text);		  /* "where the recorder stepped aside"; static strings only */
 

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * inflight.h - calls in flight: what every wrapper does before and after the real call.
+ *
+ *	struct wg_frame f;
+ *
+ *	if (!wg_on())
+ *		return real(...);
+ *	wg_enter(&f, WG_FN_x, WGREC_API_NCCL, WGREC_CALL_COLLECTIVE, flags, stream, n, a, b, c, d);
+ *	r = real(...);
+ *	...effects, with errno saved...
+ *	wg_leave(&f);			// wg_leave_timed(&f) for calls worth a second time stamp
+ *
+ * Always inlined into the wrapper, which must be compiled with a frame pointer: stack pointer, frame
+ * pointer and return address of the wrapper's caller are taken from it. One rdtsc, some stores.
+ *
+ * A frame that never returned (longjmp, a C++ exception or a cancellation through a callback) is
+ * noticed at the next call: its stack pointer is below that of the new caller.
+ *
+ * What decides anything is in thread-local memory; the slot in the recorder file is only written.
+ */
+#ifndef WG_INFLIGHT_H
+#define WG_INFLIGHT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "calls.h"
+#include "hooks.h"
+#include "memory.h"
+#include "recorder.h"
+
+#define WG_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+#ifndef wg_likely
+#define wg_likely(x) __builtin_expect(!!(x), 1)
+#endif
+#ifndef wg_unlikely
+#define wg_unlikely(x) __builtin_expect(!!(x), 0)
+#endif
+
+#define WG_NOSTREAM UINT64_MAX
+#define WG_DEVICE_UNKNOWN (-2) /* the cache below is empty; -1 is "no device" */
+
+struct wg_up { /* a call in flight, for the calls that it makes */
+	uint64_t sp;
+	uint16_t fn;
+	uint8_t api, kind;
+};
+
+struct wg_thread {
+	struct wgrec_thread *slot; /* NULL: none yet, or the table is full */
+	uint32_t depth;		   /* calls in flight */
+	int32_t device;		   /* ordinal of the current context, WG_DEVICE_UNKNOWN */
+	uint32_t gave;		   /* driver calls whose effects were told to streams.c */
+	bool no_slot;		   /* the table was full: do not search at every call */
+	bool measuring;
+	struct wg_up up[WGREC_DEPTH];
+};
+extern __thread struct wg_thread wg_self WG_INITIAL_EXEC;
+
+struct wg_frame { /* lives on the wrapper's stack */
+	struct wg_site site; /* device is filled by whoever needs it: wg_site_device() */
+	uint64_t began;	     /* ticks */
+	uint64_t seq;	     /* of the stream, before the call */
+	uint64_t note;	     /* free for the effects */
+	uint32_t index;	     /* calls in flight around this one */
+	uint32_t gave;
+	uint8_t api, kind;
+	bool slotted;
+};
+
+/*
+ * 1 while the record is kept: CUDA is up, not disabled, and this is not a forked child. In memory
+ * that a child finds zeroed, so that even one made by clone() without fork handlers keeps away
+ * from its parent's file.
+ */
+extern volatile uint32_t *wg_gate;
+static inline bool wg_on(void)
+{
+	return wg_likely(*wg_gate);
+}
+
+extern bool wg_no_tsc;
+static inline uint64_t wg_stamp(void)
+{
+#if defined(__x86_64__)
+	if (wg_likely(!wg_no_tsc))
+		return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+	uint64_t v;
+
+	if (wg_likely(!wg_no_tsc)) {
+		__asm__ volatile("mrs %0, cntvct_el0" : "=r"(v));
+		return v;
+	}
+#endif
+	return wg_ticks();
+}
+
+bool wg_enter_slow(uint64_t sp); /* a slot, or stale frames; false: no slot */
+void wg_waited(const struct wg_frame *f, uint64_t ended); /* a long call ended */
+extern uint64_t wg_long_wait; /* ticks */
+
+/* The frame's device, after the call (which may have made the context). */
+int wg_device(void); /* ordinal of this thread's current context, -1 none; cached */
+
+__attribute__((always_inline)) static inline void
+wg_enter(struct wg_frame *f, uint16_t fn, uint8_t api, uint8_t kind, uint16_t flags,
+	 uint64_t stream, unsigned int nargs, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
+{
+	struct wg_thread *self = &wg_self;
+	const uint64_t *frame = __builtin_frame_address(0);
+	struct wgrec_thread *slot;
+	struct wgrec_call *c;
+	uint32_t d;
+
+	f->site.fn = fn;
+	f->site.device = -1;
+	f->site.sp = (uint64_t)(uintptr_t)(frame + 2); /* both machines: saved fp, ra */
+	f->site.fp = frame[0];
+	f->site.ra = (uint64_t)(uintptr_t)__builtin_return_address(0);
+	f->site.stream = stream == WG_NOSTREAM ? 0 : stream;
+	f->site.wrapper_frame = frame;
+	f->site.handle = f->site.bytes = 0;
+	f->seq = f->note = 0;
+	f->gave = self->gave;
+	f->api = api;
+	f->kind = kind;
+	f->slotted = true;
+	f->began = wg_stamp();
+	if (wg_unlikely(!self->slot || self->depth))
+		f->slotted = wg_enter_slow(f->site.sp);
+	d = f->index = self->depth;
+	if (wg_likely(d < WGREC_DEPTH)) {
+		self->up[d].sp = f->site.sp;
+		self->up[d].fn = fn;
+		self->up[d].api = api;
+		self->up[d].kind = kind;
+	}
+	self->depth = d + 1;
+	slot = self->slot;
+	if (wg_unlikely(!f->slotted))
+		return;
+	if (wg_likely(d < WGREC_DEPTH)) {
+		c = &slot->calls[d];
+		c->since = f->began;
+		c->sp = f->site.sp;
+		c->fp = f->site.fp;
+		c->ra = f->site.ra;
+		c->fn = fn;
+		c->flags = flags | (stream == WG_NOSTREAM ? 0 : WGREC_CALLF_STREAM);
+		c->device = (int16_t)(self->device < 0 ? -1 : self->device);
+		c->nargs = (uint16_t)nargs;
+		c->stream = stream == WG_NOSTREAM ? 0 : stream;
+		if (nargs > 0)
+			c->args[0] = a0;
+		if (nargs > 1)
+			c->args[1] = a1;
+		if (nargs > 2)
+			c->args[2] = a2;
+		if (nargs > 3)
+			c->args[3] = a3;
+	}
+	__atomic_store_n(&slot->seq, slot->seq + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&slot->depth, d + 1, __ATOMIC_RELEASE);
+}
+
+__attribute__((always_inline)) static inline void wg_leave(const struct wg_frame *f)
+{
+	struct wg_thread *self = &wg_self;
+	struct wgrec_thread *slot = self->slot;
+
+	self->depth = f->index;
+	if (wg_unlikely(!f->slotted || !slot))
+		return;
+	if (!f->index)
+		slot->calls_done++;
+	__atomic_store_n(&slot->depth, f->index, __ATOMIC_RELEASE);
+	__atomic_store_n(&slot->seq, slot->seq + 1, __ATOMIC_RELEASE);
+}
+
+__attribute__((always_inline)) static inline void wg_leave_timed(const struct wg_frame *f)
+{
+	uint64_t now = wg_stamp();
+
+	wg_leave(f);
+	if (wg_unlikely(now - f->began > wg_long_wait))
+		wg_waited(f, now);
+}
+
+#endif
