@@ -422,19 +422,27 @@ void wg_stream_before_kernel(struct wg_streamref s, uint64_t f)
 		wg_stream_mark(s);
 }
 
-uint64_t wg_stream_give_collective(struct wg_streamref s, uint64_t handle, uint64_t sequence,
-				   uint32_t comm, uint16_t flags, uint32_t name,
-				   uint32_t *stream_index)
+uint32_t wg_stream_index(struct wg_streamref s)
 {
 	int32_t i = wg_slot_find(s, true);
+
+	return i < 0 ? UINT32_MAX : (uint32_t)i;
+}
+
+bool wg_stream_captures(uint32_t stream_index)
+{
+	return stream_index < wg_q.nstreams &&
+	       atomic_load_explicit(&wg_q.captures, memory_order_relaxed) &&
+	       wg_capture_status((int32_t)stream_index) == 1;
+}
+
+uint64_t wg_stream_give_collective(uint32_t stream_index, uint64_t handle, uint64_t sequence,
+				   uint32_t comm, uint16_t flags, uint32_t name)
+{
+	int32_t i = (int32_t)stream_index;
 	uint64_t seq;
 
-	if (stream_index)
-		*stream_index = i < 0 ? UINT32_MAX : (uint32_t)i;
-	if (i < 0)
-		return 0;
-	if (atomic_load_explicit(&wg_q.captures, memory_order_relaxed) &&
-	    wg_capture_status(i) == 1)
+	if (stream_index >= wg_q.nstreams || wg_stream_captures(stream_index))
 		return 0;
 	seq = put_item(i, WGREC_OP_COLLECTIVE, handle, sequence, flags, name, comm, wg_ticks());
 	if (wg_slots[i].blocking)

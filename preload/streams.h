@@ -96,11 +96,15 @@ void wg_streams_functions_gone(void); /* after a module or library was unloaded:
 void wg_streams_tick(void);	  /* helper thread, about once a second: stamps seen/seen_at */
 void wg_streams_fork_child(void);
 
-/* For nccl.c: the item of a collective; `comm` is its index in COMMS. Then mark, also in another
- * context than the current one. Fills the stream's index in STREAMS. */
-uint64_t wg_stream_give_collective(struct wg_streamref s, uint64_t handle, uint64_t sequence,
-				   uint32_t comm, uint16_t flags, uint32_t name,
-				   uint32_t *stream_index);
+/*
+ * For nccl.c, which must name a stream after other contexts became current: its index in STREAMS
+ * (made known if need be; UINT32_MAX unrecorded), the item of a collective (`comm` its index in
+ * COMMS; 0 when captured), and a mark.
+ */
+uint32_t wg_stream_index(struct wg_streamref s);
+bool wg_stream_captures(uint32_t stream_index); /* is it being captured now? */
+uint64_t wg_stream_give_collective(uint32_t stream_index, uint64_t handle, uint64_t sequence,
+				   uint32_t comm, uint16_t flags, uint32_t name);
 void wg_stream_mark_index(uint32_t stream_index); /* whatever context is current */
 /* Lower bound of what is done on STREAMS[index], from positions and proofs. */
 uint64_t wg_stream_done(uint32_t index);
