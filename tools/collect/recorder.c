@@ -223,6 +223,8 @@ static int load_header(struct wg_rec *r, const char **why)
 		d->entry_size = s->entry_size;
 		d->capacity = s->capacity;
 		d->used = s->used < s->capacity ? s->used : s->capacity;
+		if (s->kind == WGREC_POSITIONS) /* a page for each context, not filled in order */
+			d->used = s->capacity < 1 << 20 ? s->capacity : 1 << 20;
 	}
 	r->now = ticks_now(&r->h.clock);
 	clock_gettime(CLOCK_BOOTTIME, &up);
