@@ -1,0 +1,671 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unwind.c - see unwind.h. */
+#include "unwind.h"
+
+#include <errno.h>
+#include <libunwind.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEP_READS 100000  /* words one step may read: real ones need hundreds */
+#define GUESS_WORDS 4096   /* stack words that are tried as frame pointers */
+#define GUESS_WALKS 256
+
+/* libunwind's own search in an .eh_frame_hdr table, through our accessors. */
+#if defined(__x86_64__)
+int _Ux86_64_dwarf_search_unwind_table(unw_addr_space_t, unw_word_t, unw_dyn_info_t *,
+				       unw_proc_info_t *, int, void *);
+#define search_table _Ux86_64_dwarf_search_unwind_table
+#define REG_FP UNW_X86_64_RBP
+#define RA_COLUMN 16
+#elif defined(__aarch64__)
+int _Uaarch64_dwarf_search_unwind_table(unw_addr_space_t, unw_word_t, unw_dyn_info_t *,
+					unw_proc_info_t *, int, void *);
+#define search_table _Uaarch64_dwarf_search_unwind_table
+#define REG_FP UNW_AARCH64_X29
+#define RA_COLUMN 30
+#endif
+
+struct wg_unwinder {
+	struct wg_symbols *s;
+	struct wg_mem *m;
+	unw_addr_space_t as;
+	const struct wg_regs *r;
+	bool has_bp;
+	uint64_t stack_lo, stack_hi; /* the mapping sp lies in: never a file's */
+	int needs;	/* a register that was asked for and is not known */
+	bool no_info;	/* this step found no unwind information */
+	uint32_t reads;
+};
+
+/* ---- accessors ------------------------------------------------------------------------ */
+
+/* Bytes at an address of the process: read-only parts of files from the files. */
+static int read_at(struct wg_unwinder *u, uint64_t addr, void *buf, size_t n)
+{
+	uint64_t off;
+
+	if (addr < u->stack_lo || addr >= u->stack_hi) {
+		struct wg_module *mod;
+		const struct wg_map *x = wg_mem_map_at(u->m, addr);
+
+		if (x && x->path && !x->w) {
+			mod = wg_symbols_module(u->s, addr);
+			if (mod && mod->usable &&
+			    wg_image_offset(mod->image, addr - mod->bias, n, true, &off) &&
+			    !wg_image_read(mod->image, off, buf, n))
+				return 0;
+		}
+	}
+	return wg_mem_read(u->m, addr, buf, n);
+}
+
+static int find_table(struct wg_unwinder *u, uint64_t ip, unw_dyn_info_t *di)
+{
+	struct wg_module *mod = wg_symbols_module(u->s, ip);
+	uint64_t off, n;
+	uint8_t head[12];
+	uint32_t count;
+
+	if (!mod || !mod->usable || !mod->image->hdr_vaddr)
+		return -UNW_ENOINFO;
+	if (!wg_image_offset(mod->image, mod->image->hdr_vaddr, sizeof(head), false, &off) ||
+	    wg_image_read(mod->image, off, head, sizeof(head)))
+		return -UNW_ENOINFO;
+	/* version 1, a count as udata4, a table as datarel | sdata4: what every linker writes */
+	if (head[0] != 1 || head[2] != 0x03 || head[3] != 0x3b)
+		return -UNW_ENOINFO;
+	/* eh_frame_ptr stands between: 4 bytes in every encoding that linkers use */
+	if ((head[1] & 0x0f) != 0x0b && (head[1] & 0x0f) != 0x03)
+		return -UNW_ENOINFO;
+	memcpy(&count, head + 8, 4);
+	n = (mod->image->hdr_size - sizeof(head)) / 8;
+	if (!count || count > n)
+		return -UNW_ENOINFO;
+	memset(di, 0, sizeof(*di));
+	di->format = UNW_INFO_FORMAT_REMOTE_TABLE;
+	di->start_ip = mod->lo;
+	di->end_ip = mod->hi;
+	di->u.rti.segbase = mod->bias + mod->image->hdr_vaddr;
+	di->u.rti.table_data = di->u.rti.segbase + sizeof(head);
+	di->u.rti.table_len = (unw_word_t)count * 8 / sizeof(unw_word_t);
+	return 0;
+}
+
+static int a_find(unw_addr_space_t as, unw_word_t ip, unw_proc_info_t *pi, int need, void *arg)
+{
+	struct wg_unwinder *u = arg;
+	unw_dyn_info_t di;
+	int err = find_table(u, ip, &di);
+
+	if (!err)
+		err = search_table(as, ip, &di, pi, need, arg);
+	if (err < 0)
+		u->no_info = true;
+	return err;
+}
+
+static void a_put(unw_addr_space_t as, unw_proc_info_t *pi, void *arg)
+{
+	/* what find hands out comes from libunwind's own pool and goes back there */
+	(void)as;
+	(void)pi;
+	(void)arg;
+}
+
+static int a_dyn(unw_addr_space_t as, unw_word_t *d, void *arg)
+{
+	(void)as;
+	(void)d;
+	(void)arg;
+	return -UNW_ENOINFO;
+}
+
+static int a_mem(unw_addr_space_t as, unw_word_t addr, unw_word_t *v, int write, void *arg)
+{
+	struct wg_unwinder *u = arg;
+
+	(void)as;
+	if (write || ++u->reads > STEP_READS)
+		return -UNW_EINVAL;
+	return read_at(u, addr, v, sizeof(*v)) ? -UNW_EINVAL : 0;
+}
+
+static int a_reg(unw_addr_space_t as, unw_regnum_t reg, unw_word_t *v, int write, void *arg)
+{
+	struct wg_unwinder *u = arg;
+	const struct wg_regs *r = u->r;
+
+	(void)as;
+	if (write)
+		return -UNW_EREADONLYREG;
+	switch (reg) {
+#if defined(__x86_64__)
+	case UNW_X86_64_RIP:
+		*v = r->ip;
+		return 0;
+	case UNW_X86_64_RSP:
+		*v = r->sp;
+		return 0;
+	case UNW_X86_64_RBP:
+		*v = r->bp;
+		if (r->full || u->has_bp)
+			return 0;
+		break;
+	case UNW_X86_64_RBX:
+		*v = r->bx;
+		if (r->full)
+			return 0;
+		break;
+	case UNW_X86_64_R12:
+		*v = r->r12;
+		if (r->full)
+			return 0;
+		break;
+	case UNW_X86_64_R13:
+		*v = r->r13;
+		if (r->full)
+			return 0;
+		break;
+	case UNW_X86_64_R14:
+		*v = r->r14;
+		if (r->full)
+			return 0;
+		break;
+	case UNW_X86_64_R15:
+		*v = r->r15;
+		if (r->full)
+			return 0;
+		break;
+#elif defined(__aarch64__)
+	case UNW_AARCH64_PC:
+		*v = r->ip;
+		return 0;
+	case UNW_AARCH64_SP:
+		*v = r->sp;
+		return 0;
+	case UNW_AARCH64_X29:
+		*v = r->bp;
+		if (r->full || u->has_bp)
+			return 0;
+		break;
+#endif
+	default:
+		break;
+	}
+	u->needs = reg;
+	return -UNW_EBADREG;
+}
+
+static int a_fpreg(unw_addr_space_t as, unw_regnum_t r, unw_fpreg_t *v, int write, void *arg)
+{
+	(void)as;
+	(void)r;
+	(void)v;
+	(void)write;
+	(void)arg;
+	return -UNW_EBADREG;
+}
+
+static int a_resume(unw_addr_space_t as, unw_cursor_t *c, void *arg)
+{
+	(void)as;
+	(void)c;
+	(void)arg;
+	return -UNW_EINVAL;
+}
+
+static int a_name(unw_addr_space_t as, unw_word_t a, char *b, size_t n, unw_word_t *o, void *arg)
+{
+	(void)as;
+	(void)a;
+	(void)b;
+	(void)n;
+	(void)o;
+	(void)arg;
+	return -UNW_ENOINFO;
+}
+
+struct wg_unwinder *wg_unwinder_open(struct wg_symbols *s)
+{
+	unw_accessors_t acc = { a_find, a_put, a_dyn, a_mem, a_reg, a_fpreg, a_resume, a_name };
+	struct wg_unwinder *u = calloc(1, sizeof(*u));
+
+	if (!u)
+		exit(70);
+	u->s = s;
+	u->m = wg_symbols_mem(s);
+	u->as = unw_create_addr_space(&acc, 0);
+	if (!u->as) {
+		free(u);
+		return NULL;
+	}
+	unw_set_caching_policy(u->as, UNW_CACHE_GLOBAL);
+	return u;
+}
+
+void wg_unwinder_close(struct wg_unwinder *u)
+{
+	if (!u)
+		return;
+	unw_destroy_addr_space(u->as);
+	free(u);
+}
+
+/* ---- what a return address looks like --------------------------------------------------- */
+
+/* Length of the call instruction that ends at pc, 0 if none; target of a direct one. */
+static int call_before(struct wg_unwinder *u, uint64_t pc, uint64_t *target)
+{
+	*target = 0;
+#if defined(__x86_64__)
+	uint8_t b[8];
+	int32_t rel;
+
+	if (pc < 8 || !wg_symbols_is_code(u->s, pc - 1) || read_at(u, pc - 8, b, sizeof(b)))
+		return 0;
+	if (b[3] == 0xe8) {
+		memcpy(&rel, b + 4, 4);
+		*target = pc + (uint64_t)(int64_t)rel;
+		if (wg_symbols_is_code(u->s, *target))
+			return 5;
+		*target = 0;
+	}
+	for (int n = 2; n <= 7; n++) { /* FF /2: modrm tells how long it is */
+		const uint8_t *i = b + 8 - n;
+		int mod = i[1] >> 6, rm = i[1] & 7, len = 2;
+
+		if (i[0] != 0xff || (i[1] >> 3 & 7) != 2)
+			continue;
+		if (mod != 3 && rm == 4) {
+			len++;
+			if (n > 2 && !mod && (i[2] & 7) == 5)
+				len += 4;
+		}
+		if (mod == 1)
+			len++;
+		else if (mod == 2 || (!mod && rm == 5))
+			len += 4;
+		if (len == n)
+			return n;
+	}
+	return 0;
+#else
+	uint32_t insn;
+
+	if (pc < 4 || (pc & 3) || read_at(u, pc - 4, &insn, 4))
+		return 0;
+	if (insn >> 26 == 0x25) {
+		*target = pc - 4 + (uint64_t)((int64_t)(int32_t)(insn << 6) >> 4);
+		return 4;
+	}
+	return (insn & 0xfffffc1fu) == 0xd63f0000u ? 4 : 0;
+#endif
+}
+
+/* Where a PLT stub (or a thunk that only jumps) leads; target itself otherwise. */
+static uint64_t through_stub(struct wg_unwinder *u, uint64_t target)
+{
+#if defined(__x86_64__)
+	for (int hops = 0; hops < 3; hops++) {
+		uint8_t b[16];
+		uint64_t at = target, slot;
+		int32_t rel;
+		int o = 0;
+
+		if (read_at(u, at, b, sizeof(b)))
+			break;
+		if (!memcmp(b, "\xf3\x0f\x1e\xfa", 4)) /* endbr64 */
+			o = 4;
+		if (b[o] == 0xf2) /* bnd */
+			o++;
+		if (b[o] == 0xff && b[o + 1] == 0x25) {
+			memcpy(&rel, b + o + 2, 4);
+			slot = at + (uint64_t)o + 6 + (uint64_t)(int64_t)rel;
+			if (wg_mem_read(u->m, slot, &target, 8))
+				break;
+		} else if (b[o] == 0xe9) {
+			memcpy(&rel, b + o + 1, 4);
+			target = at + (uint64_t)o + 5 + (uint64_t)(int64_t)rel;
+		} else {
+			break;
+		}
+	}
+#else
+	(void)u;
+#endif
+	return target;
+}
+
+/* The function, as the unwind tables delimit it, that covers pc. */
+static bool function_range(struct wg_unwinder *u, uint64_t pc, uint64_t *lo, uint64_t *hi)
+{
+	unw_dyn_info_t di;
+	unw_proc_info_t pi;
+
+	u->reads = 0;
+	if (find_table(u, pc, &di) || search_table(u->as, pc, &di, &pi, 0, u) < 0)
+		return false;
+	*lo = pi.start_ip;
+	*hi = pi.end_ip;
+	return true;
+}
+
+/*
+ * Does the call that returns to ret_pc lead to the function that callee_pc lies in?
+ * 1 yes, 0 cannot be told (indirect call, no table), -1 no: it calls something else.
+ */
+static int calls(struct wg_unwinder *u, uint64_t ret_pc, uint64_t callee_pc)
+{
+	uint64_t target, lo, hi;
+
+	if (!call_before(u, ret_pc, &target))
+		return -1;
+	if (!target || !function_range(u, callee_pc, &lo, &hi))
+		return 0;
+	target = through_stub(u, target);
+	if (target >= lo && target < hi)
+		return 1;
+	return -1; /* or it leads there by a tail call, or the callee is in its cold part */
+}
+
+static bool is_sigreturn(struct wg_unwinder *u, uint64_t pc)
+{
+#if defined(__x86_64__)
+	static const uint8_t code[9] = { 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05 };
+	uint8_t b[9];
+
+	return !read_at(u, pc, b, sizeof(b)) && !memcmp(b, code, sizeof(b));
+#else
+	(void)u;
+	(void)pc;
+	return false;
+#endif
+}
+
+/* ---- the thread's first function ----------------------------------------------------- */
+
+static uint64_t uleb(const uint8_t *b, size_t n, size_t *i)
+{
+	uint64_t v = 0;
+
+	for (unsigned int shift = 0; *i < n; shift += 7) {
+		uint8_t c = b[(*i)++];
+
+		if (shift < 64)
+			v |= (uint64_t)(c & 0x7f) << shift;
+		if (!(c & 0x80))
+			break;
+	}
+	return v;
+}
+
+/* Do these call-frame instructions declare the return address undefined? */
+static bool says_undefined(const uint8_t *b, size_t n)
+{
+	for (size_t i = 0; i < n;) {
+		uint8_t op = b[i++];
+
+		if (op >> 6 == 1 || op >> 6 == 3)
+			continue;
+		if (op >> 6 == 2) {
+			uleb(b, n, &i);
+			continue;
+		}
+		switch (op) {
+		case 0x00: case 0x0a: case 0x0b: case 0x2d:
+			break;
+		case 0x02:
+			i += 1;
+			break;
+		case 0x03:
+			i += 2;
+			break;
+		case 0x04:
+			i += 4;
+			break;
+		case 0x07: /* DW_CFA_undefined */
+			if (uleb(b, n, &i) == RA_COLUMN)
+				return true;
+			break;
+		case 0x06: case 0x08: case 0x0d: case 0x0e: case 0x13: case 0x2e:
+			uleb(b, n, &i);
+			break;
+		case 0x05: case 0x09: case 0x0c: case 0x11: case 0x12: case 0x14: case 0x15:
+		case 0x2f:
+			uleb(b, n, &i);
+			uleb(b, n, &i);
+			break;
+		case 0x0f: { /* an expression: skip it whole */
+			uint64_t len = uleb(b, n, &i);
+
+			i = len > n - i ? n : i + (size_t)len;
+			break;
+		}
+		case 0x10: case 0x16: {
+			uint64_t len;
+
+			uleb(b, n, &i);
+			len = uleb(b, n, &i);
+			i = len > n - i ? n : i + (size_t)len;
+			break;
+		}
+		default: /* DW_CFA_set_loc and unknown ones: their length is not known here */
+			return false;
+		}
+	}
+	return false;
+}
+
+/* Entry of the binary search table for pc: address of its FDE. */
+static bool find_fde(struct wg_unwinder *u, uint64_t pc, uint64_t *fde)
+{
+	unw_dyn_info_t di;
+	uint64_t lo = 0, hi, base;
+	int32_t e[2];
+
+	if (find_table(u, pc, &di))
+		return false;
+	base = di.u.rti.segbase;
+	hi = di.u.rti.table_len;
+	while (lo < hi) {
+		uint64_t mid = (lo + hi) / 2;
+
+		if (read_at(u, di.u.rti.table_data + mid * 8, e, 8))
+			return false;
+		if (base + (uint64_t)(int64_t)e[0] <= pc)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (!lo || read_at(u, di.u.rti.table_data + (lo - 1) * 8, e, 8))
+		return false;
+	*fde = base + (uint64_t)(int64_t)e[1];
+	return true;
+}
+
+/*
+ * _start and the function that clone() begins in declare their return address undefined.
+ * Names would do too, but not in a stripped libc.
+ */
+static bool is_first_function(struct wg_unwinder *u, uint64_t pc)
+{
+	uint64_t fde, lo, hi;
+	uint32_t len;
+	uint8_t b[512];
+	size_t n;
+
+	if (!function_range(u, pc, &lo, &hi) || !find_fde(u, pc, &fde) ||
+	    read_at(u, fde, &len, 4) || len < 16 || len == 0xffffffffu)
+		return false;
+	n = len < sizeof(b) ? len : sizeof(b);
+	if (read_at(u, fde + 4, b, n))
+		return false;
+	/* pointer to the CIE, start, length (pcrel sdata4), augmentation length */
+	for (size_t i = 12; i < n && i < 16; i++) {
+		size_t at = i;
+		uint64_t skip = uleb(b, n, &at);
+
+		if (i == 12 && skip <= n - at)
+			return says_undefined(b + at + skip, n - at - (size_t)skip);
+	}
+	return false;
+}
+
+/* ---- walking ------------------------------------------------------------------------------ */
+
+static void look_at_stack(struct wg_unwinder *u, uint64_t sp)
+{
+	const struct wg_map *x = wg_mem_map_at(u->m, sp);
+
+	u->stack_lo = x ? x->lo : 0;
+	u->stack_hi = x ? x->hi : 0;
+}
+
+void wg_unwind(struct wg_unwinder *u, const struct wg_regs *r, bool has_bp, bool ip_is_return,
+	       struct wg_walk *w)
+{
+	unw_cursor_t c;
+	bool ret = ip_is_return, guess = false;
+	uint64_t target;
+	int k;
+
+	w->n = 0;
+	w->end = WG_WALK_LOST;
+	w->needs = 0;
+	w->guessed = false;
+	u->r = r;
+	u->has_bp = has_bp;
+	u->reads = 0;
+	look_at_stack(u, r->sp);
+	if (unw_init_remote(&c, u->as, u))
+		return;
+	for (;;) {
+		struct wg_step *s;
+		unw_word_t pc = 0, sp = 0;
+
+		unw_get_reg(&c, UNW_REG_IP, &pc);
+		unw_get_reg(&c, UNW_REG_SP, &sp);
+		if (w->n && (!pc || !wg_mem_map_at(u->m, pc))) {
+			w->end = pc ? WG_WALK_LOST : WG_WALK_ZERO;
+			return;
+		}
+		/* Without unwind information the step was a guess: it has to look like a call. */
+		if (guess && (!wg_symbols_is_code(u->s, pc) || !call_before(u, pc, &target))) {
+			w->end = WG_WALK_LOST;
+			return;
+		}
+		if (w->n == WG_WALK_MAX) {
+			w->end = WG_WALK_LIMIT;
+			return;
+		}
+		if (w->n > 1 && sp <= w->step[w->n - 1].sp && pc == w->step[w->n - 1].pc)
+			return;
+		w->guessed |= guess;
+		s = &w->step[w->n++];
+		*s = (struct wg_step){ .pc = pc, .sp = sp, .is_return = ret, .guessed = w->guessed };
+		ret = !is_sigreturn(u, pc);
+		u->no_info = false;
+		u->needs = 0;
+		u->reads = 0;
+		k = unw_step(&c);
+		guess = u->no_info;
+		if (k > 0)
+			continue;
+		if (!k && is_first_function(u, s->is_return ? pc - 1 : pc))
+			w->end = WG_WALK_START;
+		else if (!k && !guess)
+			w->end = WG_WALK_ZERO;
+		else if (k == -UNW_EBADREG && u->needs) {
+			w->end = WG_WALK_NEEDS;
+			w->needs = u->needs;
+		}
+		return;
+	}
+}
+
+/* Is this a stack from the leaf to the thread's start, every return address a real one? */
+static bool believable(struct wg_unwinder *u, struct wg_walk *w, size_t known, uint64_t call_sp,
+		       uint64_t call_ra, bool *weak)
+{
+	bool through = !call_sp;
+	uint64_t target;
+
+	if (w->end != WG_WALK_START || w->guessed)
+		return false;
+	*weak = false;
+	for (size_t i = 1; i < w->n; i++) {
+		if (w->step[i].sp <= w->step[i - 1].sp && w->step[i].is_return)
+			return false;
+		if (w->step[i].sp == call_sp && w->step[i].pc == call_ra)
+			through = true;
+		if (!w->step[i].is_return)
+			continue;
+		if (i < known) /* found without any guess */
+			continue;
+		if (calls(u, w->step[i].pc, w->step[i - 1].pc) >= 0)
+			continue;
+		if (!call_before(u, w->step[i].pc, &target))
+			return false;
+		/*
+		 * The first caller came from the guess. One that calls something else may be
+		 * left over from an earlier call; or a tail call stands in between.
+		 */
+		if (i == known)
+			*weak = true;
+	}
+	return through;
+}
+
+bool wg_unwind_guess(struct wg_unwinder *u, const struct wg_regs *r, uint64_t call_sp,
+		     uint64_t call_ra, struct wg_walk *w, bool *weak)
+{
+	struct wg_regs try = *r;
+	uint64_t words[512], from, weak_bp = 0, target;
+	size_t known = w->n;
+	int walks = 0;
+
+	if (w->end != WG_WALK_NEEDS || w->needs != REG_FP || !known)
+		return false;
+	from = (w->step[known - 1].sp + 7) & ~7ull;
+	for (size_t done = 0; done < GUESS_WORDS && walks < GUESS_WALKS;) {
+		size_t want = sizeof(words);
+		int got;
+
+		if (from + done * 8 >= u->stack_hi)
+			break;
+		if (u->stack_hi - (from + done * 8) < want)
+			want = (size_t)(u->stack_hi - (from + done * 8));
+		got = wg_mem_read_some(u->m, from + done * 8, words, want & ~(size_t)7);
+		if (got < 16)
+			break;
+		for (size_t i = 0; i + 1 < (size_t)got / 8 && walks < GUESS_WALKS; i++) {
+			uint64_t at = from + (done + i) * 8;
+
+			/* A frame record: a saved frame pointer, then a return address. */
+			if (words[i + 1] < 4096 || words[i + 1] >> 47 ||
+			    (words[i + 1] >= u->stack_lo && words[i + 1] < u->stack_hi) ||
+			    !wg_symbols_is_code(u->s, words[i + 1]) ||
+			    !call_before(u, words[i + 1], &target))
+				continue;
+			try.bp = at;
+			walks++;
+			wg_unwind(u, &try, true, false, w);
+			if (!believable(u, w, known, call_sp, call_ra, weak))
+				continue;
+			if (!*weak)
+				return true;
+			if (!weak_bp)
+				weak_bp = at;
+		}
+		done += (size_t)got / 8 - 1; /* a record may lie across two reads */
+	}
+	if (weak_bp) {
+		try.bp = weak_bp;
+		wg_unwind(u, &try, true, false, w);
+		*weak = true;
+		return true;
+	}
+	wg_unwind(u, r, false, false, w); /* what is certain, as before */
+	return false;
+}
