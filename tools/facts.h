@@ -192,6 +192,10 @@ struct wg_wait {
 	int64_t child;		  /* WAIT: pid as this facts' namespace sees it; -1 any; WG_NO_INT */
 	const char *path;	  /* OPEN, FSMETA, FAULT: the path or mapped file */
 	int64_t key;		  /* SYSV: semaphore or queue id */
+	/* The file system behind path or fd, when that is what does not answer. */
+	const char *fs_type, *fs_mount;
+	int32_t fs_daemon_pid;	  /* FUSE: who serves it; 0 unknown */
+	bool remote_fs;
 };
 
 struct wg_thread {
