@@ -14,6 +14,7 @@
  * nccl.def, when real is ours, or when more libraries are loaded than we keep apart (noted).
  */
 void *wg_nccl_door(const char *symbol, void *real);
+void wg_nccl_cuda_up(void); /* called by wg_streams_start(): perhaps from inside a creation */
 void wg_nccl_tick(void); /* helper thread: which collectives are done */
 void wg_nccl_fork_child(void);
 

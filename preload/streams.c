@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "nccl.h"
 #include "queues.h"
 
 #define INDEX_SIZE (WG_MAX_STREAMS * 4)
@@ -723,6 +724,7 @@ int wg_streams_start(void)
 	wg_events_start();
 	__atomic_store_n(&wg_q.streams, streams, __ATOMIC_RELEASE);
 	wg_streams_context_ready();
+	wg_nccl_cuda_up();
 	return 0;
 }
 
