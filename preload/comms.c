@@ -67,13 +67,6 @@ struct wgrec_comm *wg_comm_at(int32_t c)
 	return e && c >= 0 && (uint32_t)c < n ? &e[c] : NULL;
 }
 
-static void count_used(enum wgrec_kind kind, uint64_t n)
-{
-	for (uint32_t k = 0; wg_rec && k < WGREC_MAX_SECTIONS; k++)
-		if (wg_rec->sections[k].kind == kind && wg_rec->sections[k].used < n)
-			__atomic_store_n(&wg_rec->sections[k].used, n, __ATOMIC_RELEASE);
-}
-
 /* ---- ids --------------------------------------------------------------------------- */
 
 struct hash {
@@ -148,7 +141,7 @@ static int32_t take_entry(struct wgrec_comm *entries, uint32_t n)
 	uint32_t used = atomic_load(&ncomms);
 	int32_t oldest = -1;
 
-	if (used < n) {
+	if (used < n && wg_rec_use(WGREC_COMMS, used + 1)) {
 		atomic_store(&ncomms, used + 1);
 		return (int32_t)used;
 	}
@@ -187,11 +180,11 @@ int32_t wg_comm_add(const struct wg_comm_init *how)
 	comms[c].library = how->library;
 	comms[c].colls = UINT32_MAX;
 	atomic_store(&comms[c].children, 0);
-	if (colls && ((uint64_t)c + 1) * RING <= ncolls) {
+	if (colls && ((uint64_t)c + 1) * RING <= ncolls &&
+	    wg_rec_use(WGREC_COLLS, ((uint64_t)c + 1) * RING)) {
 		comms[c].colls = (uint32_t)c * RING;
 		for (uint32_t k = 0; k < RING; k++)
 			colls[comms[c].colls + k].sequence_plus_1 = 0;
-		count_used(WGREC_COLLS, ((uint64_t)c + 1) * RING);
 	}
 	e->colls_first = comms[c].colls;
 	e->peers_first = UINT32_MAX;
@@ -213,7 +206,6 @@ int32_t wg_comm_add(const struct wg_comm_init *how)
 	if (parent)
 		memcpy(e->parent, parent->id, sizeof(e->parent) - 1);
 	__atomic_store_n(&e->valid, 1, __ATOMIC_RELEASE);
-	count_used(WGREC_COMMS, (uint64_t)c + 1);
 out:
 	atomic_store_explicit(&adding, 0, memory_order_release);
 	return c;

@@ -177,13 +177,11 @@ void wg_events_start(void)
 	wg_q.events = wg_rec_section(WGREC_EVENTS, &capacity);
 	if (capacity > MAX_EVENTS)
 		capacity = 0; /* the reader hashes by the section's capacity: ours must be the same */
-	if (!capacity || (capacity & (capacity - 1)))
+	/* Hashed: all of it may be touched. */
+	if (!capacity || (capacity & (capacity - 1)) || !wg_rec_use(WGREC_EVENTS, capacity))
 		wg_q.events = NULL;
 	mask = (uint32_t)capacity - 1;
 	wg_q.nevents = (uint32_t)capacity;
-	for (uint32_t k = 0; wg_rec && k < WGREC_MAX_SECTIONS; k++)
-		if (wg_rec->sections[k].kind == WGREC_EVENTS && wg_q.events)
-			wg_rec->sections[k].used = capacity; /* hashed: all of it may be in use */
 }
 
 void wg_events_fork_child(void)

@@ -21,14 +21,14 @@
 #include <string.h>
 
 #include "comms.h"
-#include "elfsym.h"
+#include "doors.h"
 #include "hooks.h"
 #include "inflight.h"
 #include "nccl.h"
 #include "streams.h"
 
 #define LIBRARIES 4
-#define EXPORT __attribute__((visibility("default")))
+#define EXPORT WG_EXPORT
 #define MAX_GIVEN 24
 #define MAX_INITS 24
 #define MAX_WAITING 1024
@@ -105,7 +105,7 @@ static __thread struct {
 
 /* ---- which library --------------------------------------------------------------- */
 
-static struct library *library_at(uintptr_t base, const char *path)
+static struct library *library_at(uintptr_t base, const void *inside, const char *path)
 {
 	for (uint32_t k = 0; k < LIBRARIES; k++) {
 		struct library *l = &libraries[k];
@@ -121,7 +121,7 @@ static struct library *library_at(uintptr_t base, const char *path)
 		}
 		strncpy(l->path, path ? path : "", sizeof(l->path) - 1);
 		for (int i = 0; i < NCCL_REALS; i++)
-			l->real[i] = wg_elf_symbol((const void *)base, names[i]);
+			l->real[i] = wg_object_symbol(inside, names[i]);
 		atomic_store_explicit(&l->base, base, memory_order_release);
 		for (n = atomic_load(&nlibraries);
 		     n < k + 1 && !atomic_compare_exchange_weak(&nlibraries, &n, k + 1);)
@@ -134,11 +134,19 @@ static struct library *library_at(uintptr_t base, const char *path)
 
 static struct library *library_of(void *real)
 {
-	Dl_info info;
+	const void *start = real ? wg_object_start(real) : NULL;
+	Dl_info info = { 0 };
 
-	if (!real || !dladdr(real, &info) || !info.dli_fbase)
+	if (!start || wg_is_ours(real))
 		return NULL;
-	return library_at((uintptr_t)info.dli_fbase, info.dli_fname);
+	for (uint32_t k = 0; k < LIBRARIES; k++)
+		if (atomic_load_explicit(&libraries[k].base, memory_order_acquire) ==
+		    (uintptr_t)start)
+			return &libraries[k];
+	/* Once a library, and only within a look-up that takes the loader's lock as well. */
+	if (!dladdr(real, &info))
+		info.dli_fname = NULL;
+	return library_at((uintptr_t)start, real, info.dli_fname);
 }
 
 /* A call that came by ELF binding. */

@@ -71,7 +71,9 @@ int32_t wg_context_find(uint64_t ctx)
 		if (wg_current_ctx() != ctx || !wg_rq.ctx_device || wg_rq.ctx_device(&device))
 			device = -1;
 		contexts[k].device = device;
-		contexts[k].page = page_words && (k + 1) * page_words <= wg_q.npositions ? k : NO_PAGE;
+		contexts[k].page = page_words && (k + 1) * page_words <= wg_q.npositions &&
+						wg_rec_use(WGREC_POSITIONS, (k + 1ull) * page_words) ?
+					k : NO_PAGE;
 		if (!wg_rq.ctx_id || wg_rq.ctx_id(ctx, &contexts[k].id))
 			contexts[k].id = 0;
 		atomic_store(&contexts[k].last, -1);

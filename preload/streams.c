@@ -151,7 +151,7 @@ static bool owner_is_gone(const struct wg_slot *slot)
 
 static int32_t take_entry(void)
 {
-	if (fresh < wg_q.nstreams)
+	if (fresh < wg_q.nstreams && wg_rec_use(WGREC_STREAMS, fresh + 1))
 		return (int32_t)fresh++;
 	for (uint32_t n = 0; n < wg_q.nstreams; n++) {
 		int32_t i = (int32_t)(hand++ % wg_q.nstreams);
@@ -173,7 +173,8 @@ static uint32_t take_ring(int32_t i)
 {
 	if (wg_slots[i].ring != UINT32_MAX)
 		return wg_slots[i].ring; /* of the entry's former stream */
-	if (fresh_rings < wg_q.nrings)
+	if (fresh_rings < wg_q.nrings &&
+	    wg_rec_use(WGREC_ITEMS, (fresh_rings + 1ull) * WGREC_STREAM_ITEMS))
 		return fresh_rings++ * WGREC_STREAM_ITEMS;
 	for (int32_t k = 0; k < (int32_t)wg_q.nstreams; k++) {
 		uint32_t ring = wg_slots[k].ring;
@@ -186,15 +187,6 @@ static uint32_t take_ring(int32_t i)
 		return ring;
 	}
 	return UINT32_MAX;
-}
-
-static void count_used(enum wgrec_kind kind, uint64_t n)
-{
-	struct wgrec_header *rec = wg_rec;
-
-	for (uint32_t k = 0; rec && k < WGREC_MAX_SECTIONS; k++)
-		if (rec->sections[k].kind == kind && rec->sections[k].used < n)
-			__atomic_store_n(&rec->sections[k].used, n, __ATOMIC_RELEASE);
 }
 
 static int32_t add_stream(uint64_t handle, uint64_t ctx, uint32_t tid, uint32_t flags,
@@ -251,7 +243,6 @@ static int32_t add_stream(uint64_t handle, uint64_t ctx, uint32_t tid, uint32_t 
 		goto out;
 	}
 	__atomic_store_n(&st->valid, 1, __ATOMIC_RELEASE);
-	count_used(WGREC_STREAMS, (uint64_t)i + 1);
 out:
 	unlock_table();
 	return i;
