@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * procfs.h - what the collectors of the kernel's view share among themselves: procfs.c,
+ * waits.c, files.c, sockets.c, locks.c, limits.c, endpoints.c and collect.c. Not for
+ * others.
+ *
+ * Between the samples each process has a private state (wg_process.collect) with the
+ * descriptor of its /proc directory: that stays with the process, so a reused PID is
+ * noticed (-ESRCH) instead of mixed up.
+ */
+#ifndef WG_PROCFS_H
+#define WG_PROCFS_H
+
+#include "proctext.h"
+#include "sources.h"
+
+#define WG_MAX_PROCS 512
+#define WG_MAX_THREADS 20000
+#define WG_MAX_FILES 4096 /* descriptors of one process that are looked at */
+#define WG_LOOKS 6	  /* quick looks between the two samples */
+
+struct wg_ptask { /* what the latest sample of one thread said, raw */
+	int32_t tid;
+	char state;
+	bool got_stat, got_sys, got_schedstat;
+	struct wg_pt_syscall sys;
+	uint64_t utime, stime, start;
+	uint64_t run_ns, slices;
+	int64_t switches;
+	double exec_start; /* seconds on the scheduler's clock; NAN */
+	double ran_at;	   /* CLOCK_MONOTONIC; NAN unknown */
+	double at;	   /* CLOCK_MONOTONIC of the reading */
+	int cpu;
+	uint32_t flags;
+	const char *wchan;
+	/* Looks between the samples. */
+	int looks, moved; /* taken; how often it had run since the look before */
+	struct wg_pt_syscall seen[WG_LOOKS];
+};
+
+struct wg_mount {
+	int32_t id;
+	uint64_t dev;
+	const char *point, *type, *source;
+	bool remote;
+	bool hung; /* a stat on it did not answer: it is not asked again */
+};
+struct wg_mounts { /* of one mount namespace */
+	uint64_t ns; /* inode; 0 unknown */
+	WG_VEC(struct wg_mount) v;
+};
+
+struct wg_pproc {
+	struct wg_process *p;
+	int dirfd; /* /proc/PID; -1: gone or never there */
+	bool got_stat, full, files_done, expanded;
+	int depth; /* hops from what was asked */
+	struct wg_pt_stat stat;
+	struct wg_pt_io io;
+	struct wg_pt_status status;
+	double at; /* CLOCK_MONOTONIC of stat */
+	struct wg_ptask *tasks; /* by tid */
+	size_t ntasks;
+	uint64_t netns, mntns, timens; /* inodes; 0 not readable */
+	struct wg_mounts *mounts;
+	const char *cgroup_text, *limits_text, *cwd;
+	bool stacks_denied, denied; /* kernel stacks; everything behind a ptrace check */
+	bool is_32bit;
+	uint64_t children_ticks; /* cutime + cstime at the first sample */
+	struct wg_mem *mem;
+	struct wg_rec *rec;
+	struct wg_regs *regs;
+	size_t nregs;
+	int64_t cgroup_periods, cgroup_throttled; /* of the first sample */
+	const char *cgroup_cpu; /* directory whose cpu.stat counts */
+	WG_VEC(struct wg_env) job; /* names that tell which job a rank belongs to */
+};
+
+struct wg_holder { /* a descriptor somewhere on this host */
+	uint64_t key;	/* see wg_key_of_link() */
+	int32_t pid, fd;
+};
+struct wg_hostproc {
+	int32_t pid, ppid, pgid, sid;
+	int64_t uid, nthreads;
+	uint64_t start;
+	char state;
+	bool kthread, fds_seen;
+	int fuse_fd; /* a descriptor of /dev/fuse; -1 */
+};
+struct wg_host {
+	bool done, fds_done;
+	WG_VEC(struct wg_hostproc) procs; /* by pid */
+	struct wg_holder *holders;	  /* sorted by key, pid, fd */
+	size_t nholders;
+};
+
+struct wg_pctx {
+	struct wg_facts *f;
+	double deadline; /* CLOCK_MONOTONIC: when everything has to be over */
+	double sampled_at; /* of the latest sample: ages count from here */
+	int procfd;	 /* "/proc" */
+	uint32_t euid;
+	long hz;
+	double boot_minus_mono;
+	uint64_t pidns, netns, mntns, timens; /* our own */
+	bool init_pidns;
+	double *cpu_offset; /* CLOCK_MONOTONIC minus the scheduler's clock, per CPU; NAN */
+	bool *cpu_tried;
+	int ncpus;
+	int32_t given_pid; /* whose descriptors were inherited; 0 none */
+	int given_dirfd, given_memfd;
+	char *given_syscalls; /* text of syscall_fd */
+	WG_VEC(struct wg_mounts *) mounts;
+	struct wg_host host;
+	struct wg_socks *socks; /* sockets.c */
+	size_t nthreads;
+};
+
+double wg_mono(void);
+struct wg_pctx *wg_pctx(struct wg_facts *f); /* created at the first call */
+void wg_pctx_free(struct wg_facts *f);	     /* closes everything that collectors keep */
+double wg_pctx_left(const struct wg_pctx *c, double cap); /* seconds, at most cap, never < 0.01 */
+struct wg_pproc *wg_pproc(struct wg_facts *f, struct wg_process *p); /* private state, created */
+struct wg_ptask *wg_ptask(struct wg_pproc *k, int32_t tid);
+
+/* Inode of a link like "pipe:[123]"; 0. */
+uint64_t wg_link_ino(const char *link, const char *prefix);
+
+/* procfs.c */
+void wg_procfs_ages(struct wg_facts *f, struct wg_process *p); /* from stamps to ages */
+int wg_procfs_looks(struct wg_facts *f, double seconds);	/* the quick looks; sleeps */
+double wg_cpu_clock_offset(struct wg_pctx *c, int cpu);
+int32_t wg_pid_from_ns(struct wg_facts *f, const struct wg_process *p, int32_t ns_pid);
+
+/* waits.c */
+const char *wg_syscall_name(int64_t nr); /* NULL unknown */
+void wg_wait_decode(struct wg_facts *f, struct wg_process *p, struct wg_thread *t,
+		    const struct wg_ptask *k, struct wg_mem *m);
+void wg_wait_with_files(struct wg_facts *f, struct wg_process *p); /* after files are known */
+enum wg_op wg_op_of_wchan(const char *wchan);
+/* Path argument of a call in flight as text; NULL. */
+const char *wg_wait_path(struct wg_facts *f, struct wg_process *p, const struct wg_pt_syscall *s,
+			 struct wg_mem *m);
+
+/* files.c */
+struct wg_mounts *wg_mounts_of(struct wg_facts *f, struct wg_process *p);
+const struct wg_mount *wg_mount_by_id(const struct wg_mounts *m, int32_t id);
+const struct wg_mount *wg_mount_by_path(const struct wg_mounts *m, const char *path);
+struct wg_file *wg_files_add_end(struct wg_facts *f, struct wg_process *p, int32_t fd);
+void wg_files_pipes(struct wg_facts *f); /* fill of the pipes that somebody is blocked on */
+const char *wg_file_link(struct wg_facts *f, struct wg_process *p, int64_t fd);
+
+/* sockets.c */
+void wg_sockets_fill(struct wg_facts *f, struct wg_process *p); /* p's sockets, from the tables */
+void wg_sockets_again(struct wg_facts *f);			   /* ask the kernel anew */
+void wg_sockets_free(struct wg_pctx *c);
+/* Who listens at the address that a connect(2) was given? Its inode; 0. */
+uint64_t wg_sockets_listener(struct wg_facts *f, struct wg_process *p, const char *address);
+
+/* locks.c */
+int wg_locks_collect(struct wg_facts *f);
+void wg_locks_holders(struct wg_facts *f); /* resolve who has them now */
+
+/* limits.c */
+void wg_limits_again(struct wg_facts *f, struct wg_process *p);
+void wg_kmsg_collect(struct wg_facts *f);
+
+/* endpoints.c */
+void wg_host_scan(struct wg_facts *f);	   /* every process: parents, users */
+void wg_host_scan_fds(struct wg_facts *f); /* and their descriptors */
+const struct wg_hostproc *wg_host_proc(const struct wg_pctx *c, int32_t pid);
+uint64_t wg_key_of_link(const char *link); /* 0: not worth indexing */
+uint64_t wg_key_ino(int type, uint64_t ino);
+enum { WG_KEY_PIPE = 1, WG_KEY_SOCKET, WG_KEY_PTY, WG_KEY_PATH };
+/* The holders of a key: first of them, and how many. */
+const struct wg_holder *wg_host_holders(const struct wg_pctx *c, uint64_t key, size_t *n);
+/*
+ * Everything that p's threads wait on, and p's relatives: want() is called for each process,
+ * full or as a mere end. fd >= 0: that descriptor of it matters.
+ */
+void wg_endpoints(struct wg_facts *f, struct wg_process *p,
+		  void (*want)(struct wg_facts *f, struct wg_process *from, int32_t pid,
+			       int32_t fd, bool full));
+
+/* Rare helpers */
+int wg_pidfd_getfd(struct wg_pproc *k, int fd); /* a duplicate of the process' descriptor */
+
+#endif
