@@ -484,16 +484,40 @@ static bool find_fde(struct wg_unwinder *u, uint64_t pc, uint64_t *fde)
 	return true;
 }
 
+/* Do the initial instructions of a CIE say so? */
+static bool cie_says_undefined(struct wg_unwinder *u, uint64_t cie)
+{
+	uint8_t b[256], *z;
+	uint64_t skip;
+	uint32_t len;
+	size_t n, i;
+
+	if (read_at(u, cie, &len, 4) || len < 8 || len == 0xffffffffu)
+		return false;
+	n = len < sizeof(b) ? len : sizeof(b);
+	if (read_at(u, cie + 4, b, n) || b[0] || b[1] || b[2] || b[3] || b[5] != 'z')
+		return false;
+	z = memchr(b + 5, 0, n - 5);
+	if (!z)
+		return false;
+	i = (size_t)(z + 1 - b);
+	uleb(b, n, &i); /* code and data alignment, return address column */
+	uleb(b, n, &i);
+	uleb(b, n, &i);
+	skip = uleb(b, n, &i);
+	return skip <= n - i && says_undefined(b + i + skip, n - i - (size_t)skip);
+}
+
 /*
  * _start and the function that clone() begins in declare their return address undefined.
  * Names would do too, but not in a stripped libc.
  */
 static bool is_first_function(struct wg_unwinder *u, uint64_t pc)
 {
-	uint64_t fde, lo, hi;
-	uint32_t len;
+	uint64_t fde, lo, hi, skip;
+	uint32_t len, cie;
 	uint8_t b[512];
-	size_t n;
+	size_t n, at = 12;
 
 	if (!function_range(u, pc, &lo, &hi) || !find_fde(u, pc, &fde) ||
 	    read_at(u, fde, &len, 4) || len < 16 || len == 0xffffffffu)
@@ -501,15 +525,12 @@ static bool is_first_function(struct wg_unwinder *u, uint64_t pc)
 	n = len < sizeof(b) ? len : sizeof(b);
 	if (read_at(u, fde + 4, b, n))
 		return false;
-	/* pointer to the CIE, start, length (pcrel sdata4), augmentation length */
-	for (size_t i = 12; i < n && i < 16; i++) {
-		size_t at = i;
-		uint64_t skip = uleb(b, n, &at);
-
-		if (i == 12 && skip <= n - at)
-			return says_undefined(b + at + skip, n - at - (size_t)skip);
-	}
-	return false;
+	/* pointer to the CIE, start and length (4 bytes each), augmentation, instructions */
+	skip = uleb(b, n, &at);
+	if (skip <= n - at && says_undefined(b + at + skip, n - at - (size_t)skip))
+		return true;
+	memcpy(&cie, b, 4);
+	return cie && cie_says_undefined(u, fde + 4 - cie);
 }
 
 /* ---- walking ------------------------------------------------------------------------------ */
