@@ -170,8 +170,12 @@ static void look_again(uint32_t k)
 	} else {
 		for (uint32_t i = 0; i < wg_q.nstreams; i++)
 			if (wg_slots[i].context == (int32_t)k &&
-			    atomic_load(&wg_slots[i].state) == WG_SLOT_LIVE)
+			    atomic_load(&wg_slots[i].state) != WG_SLOT_FREE) {
+				/* Nothing of it will ever run, and nobody waits for it. */
+				wg_max64(&wg_stream_at((int32_t)i)->proven,
+					 wg_stream_at((int32_t)i)->enqueued, NULL);
 				wg_slot_retire((int32_t)i);
+			}
 		c->id = id;
 		c->address = 0;
 		atomic_store(&c->last, -1);

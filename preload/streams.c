@@ -30,7 +30,7 @@ __thread unsigned int wg_in_nccl WG_TLS;
 
 static _Atomic uint16_t table[INDEX_SIZE]; /* slot + 1 */
 static _Atomic uint32_t adding;		   /* the spin lock */
-static uint32_t fresh;			   /* entries never used start here */
+static _Atomic uint32_t fresh;		   /* entries never used start here */
 static uint32_t fresh_rings;
 static uint32_t hand;			   /* where the search for a drained entry goes on */
 
@@ -152,7 +152,7 @@ static bool owner_is_gone(const struct wg_slot *slot)
 static int32_t take_entry(void)
 {
 	if (fresh < wg_q.nstreams && wg_rec_use(WGREC_STREAMS, fresh + 1))
-		return (int32_t)fresh++;
+		return (int32_t)atomic_fetch_add(&fresh, 1);
 	for (uint32_t n = 0; n < wg_q.nstreams; n++) {
 		int32_t i = (int32_t)(hand++ % wg_q.nstreams);
 
@@ -311,6 +311,10 @@ void wg_slot_retire(int32_t i)
 
 /* ---- giving ------------------------------------------------------------------ */
 
+/*
+ * A thread that is off the CPU in here for a whole turn of the ring spoils one newer entry; readers
+ * see that by its seq, unless it hits the same moment once more.
+ */
 static uint64_t put_item(int32_t i, enum wgrec_op op, uint64_t object, uint64_t value,
 			 uint16_t flags, uint32_t name, uint32_t other, uint64_t now)
 {
@@ -461,7 +465,7 @@ uint64_t wg_stream_done(uint32_t i)
 	const struct wgrec_stream *st = &wg_q.streams[i];
 	uint64_t marked = __atomic_load_n(&st->marked, __ATOMIC_ACQUIRE);
 	uint64_t proven = __atomic_load_n(&st->proven, __ATOMIC_ACQUIRE);
-	uint32_t p = wg_slots[i].word, behind;
+	uint32_t p = __atomic_load_n(&wg_slots[i].word, __ATOMIC_ACQUIRE), behind;
 	uint64_t done;
 
 	if (p >= wg_q.npositions)
@@ -726,7 +730,8 @@ void wg_streams_fork_child(void)
 	memset(wg_slots, 0, sizeof(wg_slots));
 	memset((void *)table, 0, sizeof(table));
 	atomic_store(&adding, 0);
-	fresh = fresh_rings = hand = 0;
+	atomic_store(&fresh, 0);
+	fresh_rings = hand = 0;
 	last_handle = last_default = (struct remembered){ 0 };
 	own_tid = 0;
 	wg_in_nccl = 0;
