@@ -306,31 +306,56 @@ static const char *base_name(const char *path)
 	return b ? b + 1 : path ? path : "";
 }
 
+/* Is maps[i] the first mapping of something that is loaded as code? */
+static bool is_loaded(const struct wg_map *maps, size_t n, size_t i)
+{
+	if (!has_file(&maps[i]) || maps[i].off || !maps[i].path || maps[i].path[0] != '/' ||
+	    maps[i].shared)
+		return false;
+	for (size_t k = i; k < n && k < i + 16; k++)
+		if (maps[k].ino == maps[i].ino && maps[k].x)
+			return true;
+	return false;
+}
+
 uint64_t wg_symbols_find(struct wg_symbols *s, const char *object, const char *symbol)
 {
 	const struct wg_map *maps;
-	size_t n, start = 0;
 	uint64_t vaddr, size;
+	size_t n;
 
 	maps = wg_mem_maps(s->m, &n);
 	for (size_t i = 0; i < n; i++) {
 		struct wg_module *mod;
 
-		if (!has_file(&maps[i]) || maps[i].off || !maps[i].path ||
-		    maps[i].path[0] != '/' || maps[i].shared)
-			continue;
-		if (object && strncmp(base_name(maps[i].path), object, strlen(object)))
-			continue;
-		/* Only what is also mapped as code is a loaded object. */
-		for (start = i; start < n && start < i + 16; start++)
-			if (maps[start].ino == maps[i].ino && maps[start].x)
-				break;
-		if (start == n || start == i + 16)
+		if (!is_loaded(maps, n, i) ||
+		    (object && strncmp(base_name(maps[i].path), object, strlen(object))))
 			continue;
 		mod = module_of(s, &maps[i]);
 		if (mod && mod->usable && wg_image_export(mod->image, symbol, &vaddr, &size))
 			return mod->bias + vaddr;
-		/* module_of() may have made us read maps again */
+		maps = wg_mem_maps(s->m, &n); /* may have been read again meanwhile */
+	}
+	return 0;
+}
+
+uint64_t wg_symbols_section(struct wg_symbols *s, const char *name)
+{
+	const struct wg_map *maps;
+	size_t n;
+
+	maps = wg_mem_maps(s->m, &n);
+	for (size_t i = 0; i < n; i++) {
+		const Elf64_Shdr *sh;
+		struct wg_module *mod;
+
+		if (!is_loaded(maps, n, i) || !strstr(base_name(maps[i].path), "python"))
+			continue;
+		mod = module_of(s, &maps[i]);
+		sh = mod && mod->usable && !mod->image->copy ? wg_image_section(mod->image, name) :
+							       NULL;
+		if (sh && sh->sh_addr)
+			return mod->bias + sh->sh_addr;
 		maps = wg_mem_maps(s->m, &n);
 	}
 	return 0;
