@@ -72,8 +72,7 @@ struct wg_pproc {
 	struct wg_regs *regs;
 	size_t nregs;
 	int64_t cgroup_periods, cgroup_throttled; /* of the first sample */
-	const char *cgroup_cpu; /* directory whose cpu.stat counts */
-	WG_VEC(struct wg_env) job; /* names that tell which job a rank belongs to */
+	const char *cgroup_cpu; /* file whose nr_throttled counts */
 };
 
 struct wg_holder { /* a descriptor somewhere on this host */
@@ -86,7 +85,7 @@ struct wg_hostproc {
 	uint64_t start;
 	char state;
 	bool kthread, fds_seen;
-	int fuse_fd; /* a descriptor of /dev/fuse; -1 */
+	char comm[16];
 };
 struct wg_host {
 	bool done, fds_done;
@@ -115,6 +114,7 @@ struct wg_pctx {
 	struct wg_host host;
 	struct wg_socks *socks; /* sockets.c */
 	size_t nthreads;
+	struct wg_cgroups *cgroups; /* limits.c */
 };
 
 double wg_mono(void);
@@ -172,7 +172,7 @@ void wg_host_scan_fds(struct wg_facts *f); /* and their descriptors */
 const struct wg_hostproc *wg_host_proc(const struct wg_pctx *c, int32_t pid);
 uint64_t wg_key_of_link(const char *link); /* 0: not worth indexing */
 uint64_t wg_key_ino(int type, uint64_t ino);
-enum { WG_KEY_PIPE = 1, WG_KEY_SOCKET, WG_KEY_PTY, WG_KEY_PATH };
+enum { WG_KEY_PIPE = 1, WG_KEY_SOCKET, WG_KEY_PTY, WG_KEY_PATH, WG_KEY_FUSE };
 /* The holders of a key: first of them, and how many. */
 const struct wg_holder *wg_host_holders(const struct wg_pctx *c, uint64_t key, size_t *n);
 /*
@@ -182,6 +182,13 @@ const struct wg_holder *wg_host_holders(const struct wg_pctx *c, uint64_t key, s
 void wg_endpoints(struct wg_facts *f, struct wg_process *p,
 		  void (*want)(struct wg_facts *f, struct wg_process *from, int32_t pid,
 			       int32_t fd, bool full));
+
+/* Processes that have the file of that identity mapped: pids into out, at most n. Count. */
+size_t wg_host_mappers(struct wg_facts *f, uint64_t dev, uint64_t ino, int32_t *out, size_t n);
+/* The daemon behind a FUSE mount, 0 when it is not certain enough. */
+int32_t wg_fuse_daemon(struct wg_facts *f, const struct wg_mount *m);
+/* Processes that name the same job as p in their environment: pids into out. */
+size_t wg_host_same_job(struct wg_facts *f, struct wg_process *p, int32_t *out, size_t n);
 
 /* Rare helpers */
 int wg_pidfd_getfd(struct wg_pproc *k, int fd); /* a duplicate of the process' descriptor */

@@ -442,7 +442,10 @@ bool wg_pt_mount(const char **s, struct wg_pt_mount *out)
 		    !u64(&p, 10, &min))
 			continue;
 		out->dev = maj << 20 | (min & 0xfffff);
-		if (!word(&p, end, &a, &b) || !word(&p, end, &a, &b)) /* root, mount point */
+		if (!word(&p, end, &a, &b))
+			continue;
+		unescape(a, b, out->root, sizeof(out->root));
+		if (!word(&p, end, &a, &b))
 			continue;
 		unescape(a, b, out->point, sizeof(out->point));
 		while (!dash && word(&p, end, &a, &b))
@@ -452,6 +455,8 @@ bool wg_pt_mount(const char **s, struct wg_pt_mount *out)
 		unescape(a, b, out->type, sizeof(out->type));
 		if (word(&p, end, &a, &b))
 			unescape(a, b, out->source, sizeof(out->source));
+		if (word(&p, end, &a, &b))
+			unescape(a, b, out->options, sizeof(out->options));
 		return true;
 	}
 	return false;

@@ -87,6 +87,8 @@ struct wg_pt_mount {
 	char point[1024];
 	char type[64];
 	char source[512];
+	char root[1024];   /* of the file system: what of it is mounted */
+	char options[512]; /* of the superblock */
 };
 /* One line; advances *s past it. False at the end; a broken line is skipped. */
 bool wg_pt_mount(const char **s, struct wg_pt_mount *out);

@@ -71,7 +71,7 @@ struct sock_arg {
 	int dirfd; /* /proc/PID for the second way */
 };
 
-static int ask(struct wg_bulk *b, int nl, const void *req, size_t len, int kind)
+static int ask(struct wg_bulk *b, int nl, const void *req, size_t len, int kind, int id)
 {
 	struct {
 		struct nlmsghdr h;
@@ -115,7 +115,7 @@ static int ask(struct wg_bulk *b, int nl, const void *req, size_t len, int kind)
 				goto out;
 			}
 			if (h->nlmsg_type == SOCK_DIAG_BY_FAMILY &&
-			    wg_bulk_put(b, kind, 0, 0, NLMSG_DATA(h),
+			    wg_bulk_put(b, kind, id, 0, NLMSG_DATA(h),
 					h->nlmsg_len - NLMSG_HDRLEN) == -ENOSPC) {
 				rc = -ENOSPC;
 				goto out;
@@ -138,7 +138,7 @@ static int ask_inet(struct wg_bulk *b, int nl, int family, int protocol)
 	r.sdiag_protocol = (uint8_t)protocol;
 	r.idiag_states = ~0u;
 	r.idiag_ext = 1 << (INET_DIAG_SHUTDOWN - 1);
-	return ask(b, nl, &r, sizeof(r), R_NL_INET);
+	return ask(b, nl, &r, sizeof(r), R_NL_INET, protocol);
 }
 
 static void read_sockets(struct wg_bulk *b)
@@ -160,7 +160,7 @@ static void read_sockets(struct wg_bulk *b)
 		u.udiag_states = ~0u;
 		u.udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_PEER | UDIAG_SHOW_ICONS |
 			       UDIAG_SHOW_RQLEN;
-		rc = ask(b, nl, &u, sizeof(u), R_NL_UNIX);
+		rc = ask(b, nl, &u, sizeof(u), R_NL_UNIX, 0);
 	}
 	if (!rc)
 		rc = ask_inet(b, nl, AF_INET, IPPROTO_TCP);
@@ -281,7 +281,7 @@ static void take_unix(struct wg_facts *f, struct table *t, const char *data, siz
 	}
 }
 
-static void take_inet(struct table *t, const char *data, size_t len)
+static void take_inet(struct table *t, int protocol, const char *data, size_t len)
 {
 	const struct inet_diag_msg *m = (const void *)data;
 	size_t at = NLMSG_ALIGN(sizeof(*m));
@@ -295,8 +295,7 @@ static void take_inet(struct table *t, const char *data, size_t len)
 	s->ino = m->idiag_inode;
 	s->family = m->idiag_family;
 	s->state = m->idiag_state;
-	/* The answer does not name the protocol; UDP's states are 1 and 7 and it never listens. */
-	s->type = SOCK_STREAM;
+	s->type = protocol == IPPROTO_UDP ? SOCK_DGRAM : SOCK_STREAM;
 	mapped(s->laddr, m->idiag_family, m->id.idiag_src);
 	mapped(s->raddr, m->idiag_family, m->id.idiag_dst);
 	s->lport = ntohs(m->id.idiag_sport);
@@ -386,7 +385,7 @@ static void finish_table(struct table *t)
 	if (!t->by_tuple)
 		return;
 	for (size_t i = 0; i < t->n; i++)
-		if ((t->v[i].family == AF_INET || t->v[i].family == AF_INET6) && t->v[i].rport)
+		if (t->v[i].family != AF_UNIX && t->v[i].type == SOCK_STREAM && t->v[i].rport)
 			t->by_tuple[t->ntuple++] = i;
 	if (t->ntuple)
 		qsort_r(t->by_tuple, t->ntuple, sizeof(*t->by_tuple), by_tuple, t);
@@ -438,7 +437,7 @@ static struct table *table_of(struct wg_facts *f, struct wg_process *p)
 		if (r.kind == R_NL_UNIX) {
 			take_unix(f, t, r.text, r.len);
 		} else if (r.kind == R_NL_INET) {
-			take_inet(t, r.text, r.len);
+			take_inet(t, r.id, r.text, r.len);
 		} else if (r.kind == R_FAILED) {
 			t->complete = false;
 			t->n = 0;
@@ -501,7 +500,8 @@ static const struct sock *find_listener(const struct table *t, const uint8_t *ad
 	for (size_t i = 0; i < t->n; i++) {
 		const struct sock *s = &t->v[i];
 
-		if (s->family == AF_UNIX || s->state != 10 || s->lport != port)
+		if (s->family == AF_UNIX || s->type != SOCK_STREAM || s->state != 10 ||
+		    s->lport != port)
 			continue;
 		if (!memcmp(s->laddr, addr, 16))
 			return s;
