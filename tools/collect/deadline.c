@@ -165,7 +165,7 @@ static void *patient_main(void *arg)
 	for (;;) {
 		uint32_t s = IDLE;
 
-		for (int i = 0; p->spin && i < 4000; i++) {
+		for (int i = 0; p->spin && i < 2000; i++) {
 			s = atomic_load(&p->state);
 			if (s == ASKED || s == QUIT)
 				break;
@@ -216,7 +216,7 @@ int wg_patient_do(struct wg_patient **pp, double seconds, void (*fn)(void *), vo
 	atomic_store(&p->state, ASKED);
 	if (atomic_load(&p->asleep) & 1)
 		futex_wake(&p->state);
-	for (int i = 0; p->spin && i < 20000; i++) {
+	for (int i = 0; p->spin && i < 1000; i++) {
 		if (atomic_load(&p->state) == DONE)
 			return 0;
 		relax();
