@@ -28,6 +28,7 @@ enum wg_fn {
 };
 
 extern const struct wgrec_name wg_names[WG_FN_COUNT];
+extern const char wg_symbols[WG_FN_COUNT][48]; /* the names in the ELF sense, with _ptsz */
 
 /* Exact names only, 0 when it is not one of ours (nor one of nccl.def). Never allocates or locks. */
 uint16_t wg_fn_by_name(const char *symbol);

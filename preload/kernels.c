@@ -18,7 +18,9 @@ static struct {
 	_Atomic uint64_t check_name; /* hash << 32 | string reference */
 } table[TABLE_SIZE];
 
-static bool find(uint64_t f, uint32_t *name)
+enum found { ABSENT, FOUND, CROWDED };
+
+static enum found find(uint64_t f, uint32_t *name)
 {
 	uint64_t h = wgrec_hash(f);
 
@@ -28,16 +30,16 @@ static bool find(uint64_t f, uint32_t *name)
 		uint64_t v;
 
 		if (!key)
-			return false;
+			return ABSENT;
 		if (key != f)
 			continue;
 		v = atomic_load_explicit(&table[at].check_name, memory_order_acquire);
 		if (v >> 32 != (uint32_t)h)
-			return false;
+			return ABSENT;
 		*name = (uint32_t)v;
-		return true;
+		return FOUND;
 	}
-	return false;
+	return CROWDED;
 }
 
 static void keep(uint64_t f, uint32_t name)
@@ -56,20 +58,18 @@ static void keep(uint64_t f, uint32_t name)
 	}
 }
 
-bool wg_kernel_known(uint64_t f)
+bool wg_kernel_known(uint64_t f, uint32_t *name)
 {
-	uint32_t name;
-
-	return find(f, &name);
+	*name = 0;
+	/* No place for more: without a name, but not asked and bracketed at every launch either. */
+	return find(f, name) != ABSENT;
 }
 
-uint32_t wg_kernel_string(uint64_t f)
+uint32_t wg_kernel_ask(uint64_t f)
 {
 	const char *text = NULL;
 	uint32_t name = 0;
 
-	if (find(f, &name))
-		return name;
 	/* A launch takes either kind of handle; the driver tells them apart. */
 	if ((wg_rq.func_name && !wg_rq.func_name(&text, f) && text) ||
 	    (wg_rq.kernel_name && !wg_rq.kernel_name(&text, f) && text))

@@ -43,12 +43,63 @@ struct context {
 static struct context contexts[WG_MAX_CONTEXTS];
 static _Atomic uint32_t ncontexts;
 static uint32_t page_bytes, page_words;
-static _Atomic uint32_t suspended; /* contexts to be looked at again */
+static _Atomic uint32_t generation; /* +1 when contexts may have gone */
 static __thread uint64_t last_ready WG_TLS;
+static __thread uint32_t last_generation WG_TLS;
 
-bool wg_contexts_suspended(void)
+bool wg_contexts_changed(void)
 {
-	return atomic_load_explicit(&suspended, memory_order_relaxed);
+	return atomic_load_explicit(&generation, memory_order_relaxed) != last_generation;
+}
+
+static void streams_gone(uint32_t k)
+{
+	for (uint32_t i = 0; i < wg_q.nstreams; i++) {
+		if (wg_slots[i].context != (int32_t)k ||
+		    atomic_load(&wg_slots[i].state) == WG_SLOT_FREE)
+			continue;
+		/* Nothing of it will ever run, and nobody waits for it. */
+		wg_max64(&wg_stream_at((int32_t)i)->proven, wg_stream_at((int32_t)i)->enqueued,
+			 NULL);
+		wg_slot_retire((int32_t)i);
+	}
+}
+
+/*
+ * All entries are taken: one that was suspended and never seen again was destroyed. (If it was not,
+ * its streams are found anew, and its page is registered already.)
+ */
+static int32_t take_gone(uint64_t ctx)
+{
+	for (uint32_t k = 0; k < WG_MAX_CONTEXTS; k++) {
+		uint32_t state = CTX_SUSPENDED;
+
+		if (!atomic_compare_exchange_strong(&contexts[k].state, &state, CTX_REGISTERING))
+			continue;
+		streams_gone(k);
+		contexts[k].address = 0;
+		atomic_store_explicit(&contexts[k].handle, ctx, memory_order_release);
+		return (int32_t)k;
+	}
+	return -1;
+}
+
+static void fill_in(uint32_t k, uint64_t ctx)
+{
+	struct context *c = &contexts[k];
+	int device = -1;
+
+	if (wg_current_ctx() != ctx || !wg_rq.ctx_device || wg_rq.ctx_device(&device))
+		device = -1;
+	c->device = device;
+	c->page = page_words && (k + 1) * page_words <= wg_q.npositions &&
+				  wg_rec_use(WGREC_POSITIONS, (k + 1ull) * page_words) ?
+			  k : NO_PAGE;
+	if (!wg_rq.ctx_id || wg_rq.ctx_id(ctx, &c->id))
+		c->id = 0;
+	atomic_store(&c->last, -1);
+	atomic_store(&c->legacy, -1);
+	atomic_store_explicit(&c->state, CTX_NEW, memory_order_release);
 }
 
 /* Callers may race: the handle is claimed by compare-and-swap; a duplicate would only waste a page. */
@@ -56,7 +107,7 @@ int32_t wg_context_find(uint64_t ctx)
 {
 	uint32_t n = atomic_load_explicit(&ncontexts, memory_order_acquire);
 	uint64_t none;
-	int device = -1;
+	int32_t gone;
 
 	for (uint32_t k = 0; k < n && k < WG_MAX_CONTEXTS; k++)
 		if (atomic_load_explicit(&contexts[k].handle, memory_order_acquire) == ctx)
@@ -68,23 +119,16 @@ int32_t wg_context_find(uint64_t ctx)
 				return (int32_t)k;
 			continue;
 		}
-		if (wg_current_ctx() != ctx || !wg_rq.ctx_device || wg_rq.ctx_device(&device))
-			device = -1;
-		contexts[k].device = device;
-		contexts[k].page = page_words && (k + 1) * page_words <= wg_q.npositions &&
-						wg_rec_use(WGREC_POSITIONS, (k + 1ull) * page_words) ?
-					k : NO_PAGE;
-		if (!wg_rq.ctx_id || wg_rq.ctx_id(ctx, &contexts[k].id))
-			contexts[k].id = 0;
-		atomic_store(&contexts[k].last, -1);
-		atomic_store(&contexts[k].legacy, -1);
-		atomic_store_explicit(&contexts[k].state, CTX_NEW, memory_order_release);
+		fill_in(k, ctx);
 		for (n = atomic_load(&ncontexts);
 		     n < k + 1 && !atomic_compare_exchange_weak(&ncontexts, &n, k + 1);)
 			;
 		return (int32_t)k;
 	}
-	return -1;
+	gone = take_gone(ctx);
+	if (gone >= 0)
+		fill_in((uint32_t)gone, ctx);
+	return gone;
 }
 
 void wg_context_gave(int32_t context, int32_t stream)
@@ -168,34 +212,27 @@ static void look_again(uint32_t k)
 	if (same) {
 		atomic_store(&c->state, c->address ? CTX_READY : CTX_NEW);
 	} else {
-		for (uint32_t i = 0; i < wg_q.nstreams; i++)
-			if (wg_slots[i].context == (int32_t)k &&
-			    atomic_load(&wg_slots[i].state) != WG_SLOT_FREE) {
-				/* Nothing of it will ever run, and nobody waits for it. */
-				wg_max64(&wg_stream_at((int32_t)i)->proven,
-					 wg_stream_at((int32_t)i)->enqueued, NULL);
-				wg_slot_retire((int32_t)i);
-			}
+		streams_gone(k);
 		c->id = id;
 		c->address = 0;
 		atomic_store(&c->last, -1);
 		atomic_store(&c->legacy, -1);
 		atomic_store(&c->state, CTX_NEW);
 	}
-	atomic_fetch_sub(&suspended, 1);
 }
 
 void wg_streams_context_ready(void)
 {
+	uint32_t state, now = atomic_load(&generation);
 	uint64_t ctx;
-	uint32_t state;
 	int32_t k;
 
 	if (wg_unlikely(!wg_q.streams))
 		return;
 	ctx = wg_current_ctx();
-	if (!ctx || (ctx == last_ready && !wg_contexts_suspended()))
+	if (!ctx || (ctx == last_ready && now == last_generation))
 		return;
+	last_generation = now;
 	k = wg_context_find(ctx);
 	if (k < 0)
 		return;
@@ -222,10 +259,10 @@ void wg_streams_context_gone(int device)
 
 		if (device >= 0 && c->device >= 0 && c->device != device)
 			continue;
-		if ((state == CTX_NEW || state == CTX_READY || state == CTX_REFUSED) &&
-		    atomic_compare_exchange_strong(&c->state, &state, CTX_SUSPENDED))
-			atomic_fetch_add(&suspended, 1);
+		if (state == CTX_NEW || state == CTX_READY || state == CTX_REFUSED)
+			atomic_compare_exchange_strong(&c->state, &state, CTX_SUSPENDED);
 	}
+	atomic_fetch_add(&generation, 1);
 }
 
 /* ---- capture ---------------------------------------------------------------------- */
@@ -403,6 +440,7 @@ void wg_positions_fork_child(void)
 {
 	memset(contexts, 0, sizeof(contexts));
 	atomic_store(&ncontexts, 0);
-	atomic_store(&suspended, 0);
+	atomic_store(&generation, 0);
 	last_ready = 0;
+	last_generation = 0;
 }

@@ -97,13 +97,13 @@ void wg_position_prepare(int32_t i);
 void wg_position_mark(int32_t i, bool push); /* push: make its context current meanwhile */
 /* 1 capturing, 0 not, -1 may not be asked or written now */
 int wg_capture_status(int32_t i);
-bool wg_contexts_suspended(void); /* a reset or release went by: see which contexts live on */
+bool wg_contexts_changed(void); /* a reset or release went by, unseen by this thread */
 void wg_positions_start(void);
 void wg_positions_fork_child(void);
 
 /* kernels.c */
-bool wg_kernel_known(uint64_t f);
-uint32_t wg_kernel_string(uint64_t f); /* string reference; 0 unknown */
+bool wg_kernel_known(uint64_t f, uint32_t *name); /* launched before; its string or 0 */
+uint32_t wg_kernel_ask(uint64_t f); /* the driver, and keep it; 0 unknown */
 
 /* events.c: where the event was recorded last; flags get WAIT_EVENT flags */
 void wg_event_where(uint64_t event, uint32_t *stream, uint64_t *seq, uint16_t *flags);

@@ -372,7 +372,7 @@ static uint64_t give(struct wg_streamref s, enum wgrec_op op, uint64_t object, u
 	uint64_t now, seq;
 	int32_t i;
 
-	if (wg_unlikely(wg_contexts_suspended()))
+	if (wg_unlikely(wg_contexts_changed()))
 		wg_streams_context_ready();
 	i = wg_slot_find(s, true);
 	if (wg_unlikely(i < 0))
@@ -398,13 +398,16 @@ uint64_t wg_stream_give(struct wg_streamref s, enum wgrec_op op, uint64_t object
 
 uint64_t wg_stream_give_kernel(struct wg_streamref s, uint64_t f)
 {
-	bool known;
+	uint32_t name;
 	uint64_t seq;
+	bool known;
 
 	if (wg_unlikely(!wg_q.streams))
 		return 0;
-	known = wg_kernel_known(f);
-	seq = give(s, WGREC_OP_KERNEL, f, 0, 0, wg_kernel_string(f), UINT32_MAX);
+	known = wg_kernel_known(f, &name);
+	if (wg_unlikely(!known))
+		name = wg_kernel_ask(f);
+	seq = give(s, WGREC_OP_KERNEL, f, 0, 0, name, UINT32_MAX);
 	if (wg_unlikely(!known) && seq)
 		wg_stream_mark(s);
 	return seq;
@@ -412,9 +415,11 @@ uint64_t wg_stream_give_kernel(struct wg_streamref s, uint64_t f)
 
 void wg_stream_before_kernel(struct wg_streamref s, uint64_t f)
 {
+	uint32_t name;
+
 	if (wg_unlikely(!wg_q.streams))
 		return;
-	if (wg_unlikely(!wg_kernel_known(f)))
+	if (wg_unlikely(!wg_kernel_known(f, &name)))
 		wg_stream_mark(s);
 }
 

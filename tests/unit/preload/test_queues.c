@@ -99,7 +99,7 @@ void wg_nccl_cuda_up(void)
 
 /* ---- the fake driver: streams are queues, the GPU runs when told --------------------- */
 
-#define MAX_OPS 70000
+#define MAX_OPS 20000
 struct op {
 	bool write, done;
 	uint64_t seq; /* of the item, once given */
@@ -114,7 +114,7 @@ struct fake_stream {
 	int refuse; /* code for writes */
 	unsigned int writes;
 };
-static struct fake_stream fakes[64];
+static struct fake_stream fakes[512];
 static unsigned int nfakes;
 static pthread_mutex_t gpu = PTHREAD_MUTEX_INITIALIZER;
 static __thread uint64_t current;
@@ -133,9 +133,15 @@ static struct fake_stream *fake(uint64_t handle)
 	return &fakes[nfakes++];
 }
 
-static int fake_current(uint64_t *ctx) { *ctx = current; return 0; }
+static unsigned int current_asked;
+static unsigned long long extra_id;
+static int fake_current(uint64_t *ctx) { current_asked++; *ctx = current; return 0; }
 static int fake_device(int *device) { *device = (int)current - 1; return current ? 0 : 201; }
-static int fake_id(uint64_t ctx, unsigned long long *id) { *id = context_id[ctx]; return 0; }
+static int fake_id(uint64_t ctx, unsigned long long *id)
+{
+	*id = extra_id && ctx == current ? extra_id : context_id[ctx & 3];
+	return 0;
+}
 static int fake_flags(uint64_t s, unsigned int *flags) { (void)s; *flags = 1; return 0; }
 static int fake_stream_ctx(uint64_t s, uint64_t *ctx) { *ctx = fake(s)->ctx; return 0; }
 
@@ -325,6 +331,7 @@ static int setup(void **state)
 	memset(positions, 0, 64 * 4096);
 	register_refuse = 0;
 	context_id[1] = 11;
+	extra_id = 0;
 	last_note[0] = 0;
 	current = 1;
 	wg_streams_functions_gone();
@@ -678,6 +685,36 @@ static void reset_context_is_told_from_a_released_one(void **state)
 	assert_int_equal(entry(100)->valid, 1);
 }
 
+static void contexts_that_come_and_go(void **state)
+{
+	static unsigned long long next = 1000;
+
+	(void)state;
+	page_capacity = 64;
+	wg_streams_fork_child();
+	memset(registered, 0, sizeof(registered));
+	wg_streams_start();
+	for (uint64_t ctx = 1; ctx < 300; ctx++) {
+		current = ctx;
+		extra_id = next++;
+		wg_streams_context_ready();
+		launch(5000 + ctx, 0x1000);
+		run_gpu(5000 + ctx, 100);
+		assert_int_equal(done(5000 + ctx) - entry(5000 + ctx)->first, 1);
+		wg_streams_context_gone((int)ctx - 1); /* destroyed */
+		for (unsigned int k = 0; k < 64; k++)
+			if (registered[k] == ctx)
+				registered[k] = 0;
+	}
+	/* No driver calls for contexts at each launch because one was destroyed long ago. */
+	current = 300;
+	launch(9000, 0x1000);
+	unsigned int asked = current_asked;
+	for (int k = 0; k < 100; k++)
+		wg_stream_give(ref(9000), WGREC_OP_KERNEL, 1, 0, 0);
+	assert_true(current_asked - asked <= 20);
+}
+
 static void entries_are_used_again_only_when_drained(void **state)
 {
 	(void)state;
@@ -909,6 +946,7 @@ int main(void)
 		cmocka_unit_test_setup(per_thread_default_streams_are_apart, setup),
 		cmocka_unit_test_setup(contexts_have_pages_of_their_own, setup),
 		cmocka_unit_test_setup(reset_context_is_told_from_a_released_one, setup),
+		cmocka_unit_test_setup(contexts_that_come_and_go, setup),
 		cmocka_unit_test_setup(entries_are_used_again_only_when_drained, setup),
 		cmocka_unit_test_setup(kernel_names_are_asked_once, setup),
 		cmocka_unit_test_setup(nccl_items_are_told_apart, setup),
