@@ -955,6 +955,8 @@ void wg_mem_exit(void)
 {
 	if (!dv_on)
 		return;
+	for (int i = 0; i < WGTR_DEVICES; i++)
+		look_at_peak(i, wg_trace_device(i));
 	if (wg_objects_stale())
 		wg_objects_scan();
 	wg_trace_end();

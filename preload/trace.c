@@ -112,8 +112,15 @@ uint32_t wg_tid_slow(void)
 	return wg_mt.tid;
 }
 
+/*
+ * The holder is at most a few hundred instructions, or one fallocate(), from letting go; it
+ * may have lost its core though. So: spin, then yield, then sleep, about 20 ms in all, and
+ * then the event is given up rather than the program held.
+ */
 bool wg_lock_slow(struct wg_lock *l)
 {
+	const struct timespec nap = { 0, 100000 };
+
 	for (int round = 0; round < 400; round++) {
 		uint32_t holder = atomic_load_explicit(&l->tid, memory_order_relaxed);
 
@@ -125,14 +132,16 @@ bool wg_lock_slow(struct wg_lock *l)
 #if defined(__x86_64__)
 			__builtin_ia32_pause();
 #endif
-			continue;
+		} else if (round < 200) {
+			sched_yield();
+		} else {
+			syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &nap, NULL);
 		}
 		/* A thread that died in here (cancelled) must not hold it for ever. */
 		if (round == 399 && holder &&
 		    syscall(SYS_tgkill, getpid(), (pid_t)holder, 0) < 0 && errno == ESRCH &&
 		    atomic_compare_exchange_strong(&l->tid, &holder, wg_mt.tid))
 			return true;
-		sched_yield();
 	}
 	return false;
 }

@@ -512,7 +512,7 @@ static void look_for_growth(struct wgm_analysis *a, struct wgm_device *d, struct
 	}
 	if (last <= first || last - first < 1u << 20 || up < 4 || (up < n / 4 && up < s->allocations / 4) ||
 	    fell > rose / 4 || middle <= first || last <= middle ||
-	    (last - first) < s->live_at_peak / 50)
+	    last - first < last / 50)
 		return;
 	slope = (n * sxy - sx * sy) / (n * sxx - sx * sx);
 	if (slope <= 0)
@@ -536,7 +536,10 @@ static void add_to_library(struct wgm_analysis *a, struct wgm_device *d, const s
 		l = wg_push(a->t->arena, &d->libraries);
 		l->library = name;
 	}
-	l->live_at_peak += s->live_at_peak;
+	if (s->live_at_peak == WGM_NONE)
+		l->live_at_peak = WGM_NONE; /* then all of them are */
+	else
+		l->live_at_peak += s->live_at_peak;
 	l->live_at_end += s->live_at_end;
 	l->allocations += s->allocations;
 	l->frees += s->frees;
@@ -676,7 +679,7 @@ static void finish(struct replay *r)
 		if (d)
 			s->live_at_peak = h->epoch == r->levels[dev].epoch ? h->at_peak : h->now;
 		if (d && !d->peak_exact)
-			s->live_at_peak = s->raw->at_peak;
+			s->live_at_peak = d->raw->peak_snapshot_at ? s->raw->at_peak : WGM_NONE;
 		if (!d || !s->allocations || (kind != WG_MEM_DEVICE && kind != WG_MEM_VMM &&
 					      kind != WG_MEM_ASYNC && kind != WG_MEM_MANAGED))
 			continue;

@@ -184,7 +184,7 @@ static void print_holders(FILE *out, const struct wgm_device *d)
 	for (size_t i = 0; i < d->libraries.n && n < 3; i++) {
 		const struct wgm_library *l = &d->libraries.v[i];
 
-		if (!l->live_at_peak)
+		if (!l->live_at_peak || l->live_at_peak == WGM_NONE)
 			continue;
 		at += (size_t)snprintf(line + at, sizeof(line) - at, "%s%s %s", n ? ", " : "",
 				       l->library, wgm_size(l->live_at_peak));
@@ -288,8 +288,11 @@ static void print_device(FILE *out, struct wgm_analysis *a, const struct wgm_dev
 			fprintf(out, "%12" PRIu64 "%12" PRIu64 "\n", l->allocations, l->frees);
 		}
 		if (!d->peak_exact)
-			fputs("    (at peak: as looked at within a second; the detail of that time "
-			      "was folded)\n", out);
+			fputs(d->raw->peak_snapshot_at ?
+			      "    (at peak: as looked at within a second; the detail of that time was "
+			      "folded)\n" :
+			      "    (at peak: the detail of that time was folded before anybody looked)"
+			      "\n", out);
 	}
 	if (d->sites.n) {
 		fputs("\n  by call site                                                   "
