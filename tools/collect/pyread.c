@@ -221,39 +221,75 @@ bool wg_py_long(struct wg_py *py, uint64_t object, uint64_t *v)
 	return true;
 }
 
-/* Look `key` up in a table of keys; the index of its entry, and its value when it has one. */
-static int64_t keys_find(struct wg_py *py, uint64_t keys, const char *key, uint64_t *value)
-{
-	uint64_t n, at, size, entry[3];
-	uint8_t log2_index, kind;
-	size_t width = 24;
+struct keys { /* where the entries of a dict's table of keys stand */
+	uint64_t at, n;
+	size_t width; /* 16: {key, value}; 24: {hash, key, value} */
+};
 
+static bool keys_open(struct wg_py *py, uint64_t keys, struct keys *k)
+{
+	uint64_t size;
+	uint8_t log2_index, kind;
+
+	k->width = 24;
 	if (py->o.keys_indices != WG_PY_ABSENT) { /* 3.11+ */
 		if (wg_mem_read(py->m, keys + py->o.keys_log2_index_bytes, &log2_index, 1) ||
 		    wg_mem_read(py->m, keys + py->o.keys_kind, &kind, 1) ||
-		    !wg_py_u64(py, keys + py->o.keys_nentries, &n) || log2_index > 40)
-			return -1;
-		at = keys + py->o.keys_indices + (1ull << log2_index);
+		    !wg_py_u64(py, keys + py->o.keys_nentries, &k->n) || log2_index > 40)
+			return false;
+		k->at = keys + py->o.keys_indices + (1ull << log2_index);
 		if (kind) /* all keys are str: no hash beside them */
-			width = 16;
+			k->width = 16;
 	} else { /* refcnt, size, lookup, usable, nentries, indices */
-		if (!wg_py_u64(py, keys + 8, &size) || !wg_py_u64(py, keys + 32, &n) ||
+		if (!wg_py_u64(py, keys + 8, &size) || !wg_py_u64(py, keys + 32, &k->n) ||
 		    size >> 40)
-			return -1;
-		at = keys + 40 +
-		     size * (size <= 0xff ? 1 : size <= 0xffff ? 2 : size <= 0xffffffffu ? 4 : 8);
+			return false;
+		k->at = keys + 40 +
+			size * (size <= 0xff ? 1 : size <= 0xffff ? 2 : size <= 0xffffffffu ? 4 : 8);
 	}
-	if (n > MAX_ENTRIES)
-		n = MAX_ENTRIES;
-	for (uint64_t i = 0; i < n; i++) {
-		if (wg_mem_read(py->m, at + i * width, entry, width))
-			return -1;
-		if (!str_is(py, width == 16 ? entry[0] : entry[1], key))
-			continue;
-		*value = width == 16 ? entry[1] : entry[2];
-		return (int64_t)i;
-	}
+	if (k->n > MAX_ENTRIES)
+		k->n = MAX_ENTRIES;
+	return true;
+}
+
+static bool keys_entry(struct wg_py *py, const struct keys *k, uint64_t i, uint64_t *key,
+		       uint64_t *value)
+{
+	uint64_t e[3];
+
+	if (wg_mem_read(py->m, k->at + i * k->width, e, k->width))
+		return false;
+	*key = k->width == 16 ? e[0] : e[1];
+	*value = k->width == 16 ? e[1] : e[2];
+	return true;
+}
+
+/* Look `name` up in a table of keys; the index of its entry, and its value when it has one. */
+static int64_t keys_find(struct wg_py *py, uint64_t keys, const char *name, uint64_t *value)
+{
+	struct keys k;
+	uint64_t key;
+
+	if (!keys_open(py, keys, &k))
+		return -1;
+	for (uint64_t i = 0; i < k.n && keys_entry(py, &k, i, &key, value); i++)
+		if (str_is(py, key, name))
+			return (int64_t)i;
 	return -1;
+}
+
+void wg_py_dict_each(struct wg_py *py, uint64_t dict, size_t most,
+		     void (*fn)(void *arg, uint64_t value), void *arg)
+{
+	uint64_t table, key, value;
+	struct keys k;
+
+	if (!wg_py_is_a(py, dict, "dict") || !field_ptr(py, dict, py->o.dict_keys, &table) ||
+	    !keys_open(py, table, &k))
+		return;
+	for (uint64_t i = 0; i < k.n && i < most && keys_entry(py, &k, i, &key, &value); i++)
+		if (plausible(value))
+			fn(arg, value);
 }
 
 uint64_t wg_py_dict_get(struct wg_py *py, uint64_t dict, const char *key)

@@ -89,6 +89,8 @@ bool wg_py_is_a(struct wg_py *py, uint64_t object, const char *type_name);
 const char *wg_py_str(struct wg_py *py, uint64_t object);
 bool wg_py_long(struct wg_py *py, uint64_t object, uint64_t *v); /* up to 63 bits, not negative */
 uint64_t wg_py_dict_get(struct wg_py *py, uint64_t dict, const char *key);  /* 0 not there */
+void wg_py_dict_each(struct wg_py *py, uint64_t dict, size_t most,
+		     void (*fn)(void *arg, uint64_t value), void *arg);
 uint64_t wg_py_attr(struct wg_py *py, uint64_t object, const char *name);   /* instance attribute */
 /* A bound method: its self; name: "__exit__" ... (NULL any). 0: not one. */
 uint64_t wg_py_bound_self(struct wg_py *py, uint64_t object, const char *name);
