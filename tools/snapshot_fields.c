@@ -7,13 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_HEX_BYTES 1024 /* code around a few addresses */
+
 /* ---- the table ---------------------------------------------------------------- */
 
-#define FIELD(s, key, m, t, a) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_##t, WG_A_##a, NULL, NULL }
-#define ENUM(s, key, m, n, a) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_ENUM, WG_A_##a, NULL, n }
-#define SUB(s, key, m, t, d) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_##t, WG_A_ZERO, &d, NULL }
-#define LIST(s, key, m, d) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_VEC, WG_A_NONE, &d, NULL }
-#define SKIP(s, m) { #m, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_SKIP, WG_A_ZERO, NULL, NULL }
+#define FIELD(s, key, m, t, a) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_##t, WG_A_##a, NULL, NULL, 0 }
+#define ENUM(s, key, m, n, a) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_ENUM, WG_A_##a, NULL, n, 0 }
+#define SUB(s, key, m, t, d) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_##t, WG_A_ZERO, &d, NULL, 0 }
+#define LIST(s, key, m, d) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_VEC, WG_A_NONE, &d, NULL, 0 }
+#define SKIP(s, m) { #m, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_SKIP, WG_A_ZERO, NULL, NULL, 0 }
+#define BYTES(s, key, m, len) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_BYTES, WG_A_ZERO, NULL, NULL, offsetof(struct s, len) }
 #define DESC(var, s, f) const struct wg_desc var = { #s, sizeof(struct s), f, sizeof(f) / sizeof((f)[0]) }
 
 static const char *const certainty_names[] = { "certain", "likely", "guess", NULL };
@@ -136,6 +139,10 @@ static const struct wg_field wait_f[] = {
 	FIELD(wg_wait, "child", child, I64, NO),
 	FIELD(wg_wait, "path", path, STR, ZERO),
 	FIELD(wg_wait, "key", key, I64, NO),
+	FIELD(wg_wait, "fs_type", fs_type, STR, ZERO),
+	FIELD(wg_wait, "fs_mount", fs_mount, STR, ZERO),
+	FIELD(wg_wait, "fs_daemon_pid", fs_daemon_pid, I32, ZERO),
+	FIELD(wg_wait, "remote_fs", remote_fs, BOOL, ZERO),
 };
 static DESC(wait_d, wg_wait, wait_f);
 
@@ -178,6 +185,12 @@ static const struct wg_field thread_f[] = {
 	FIELD(wg_thread, "repeat_fd", repeat_fd, I64, NO),
 	FIELD(wg_thread, "sigmask", sigmask, STR, ZERO),
 	FIELD(wg_thread, "ours", ours, BOOL, ZERO),
+	FIELD(wg_thread, "repeat_errno", repeat_errno, I64, NO),
+	FIELD(wg_thread, "repeat_exists", repeat_exists, I64, NO),
+	FIELD(wg_thread, "repeat_file_age_s", repeat_file_age_s, SEC, NO),
+	BYTES(wg_thread, "code", code, code_len),
+	SKIP(wg_thread, code_len), /* with code */
+	FIELD(wg_thread, "code_at", code_at, HEX, ZERO),
 };
 DESC(wg_desc_thread, wg_thread, thread_f);
 
@@ -224,6 +237,7 @@ static const struct wg_field file_f[] = {
 	FIELD(wg_file, "remote_fs", remote_fs, BOOL, ZERO),
 	FIELD(wg_file, "sock_rcv_timeout_s", sock_rcv_timeout_s, SEC, NO),
 	FIELD(wg_file, "sock_snd_timeout_s", sock_snd_timeout_s, SEC, NO),
+	FIELD(wg_file, "user_buffered_delta", user_buffered_delta, I64, NO),
 };
 DESC(wg_desc_file, wg_file, file_f);
 
@@ -545,6 +559,8 @@ static const struct wg_field facts_f[] = {
 	SUB(wg_facts, "missing", missing, VEC, wg_desc_missing),
 	SKIP(wg_facts, collect),
 	SKIP(wg_facts, recorder_cache),
+	FIELD(wg_facts, "self_pid", self_pid, I32, ZERO),
+	FIELD(wg_facts, "gone_tids", gone_tids, I32S, ZERO),
 };
 DESC(wg_desc_facts, wg_facts, facts_f);
 
@@ -732,6 +748,19 @@ static void encode_field(const struct wg_field *x, const void *s, json_t *obj)
 	case WG_F_HEXA:
 		encode_array(x, at, obj);
 		break;
+	case WG_F_BYTES: {
+		const uint8_t *bytes = *(const uint8_t *const *)(const void *)at;
+		char digits[2 * MAX_HEX_BYTES + 1];
+		size_t n;
+
+		memcpy(&n, (const char *)s + x->len_at, sizeof(n));
+		if (!bytes || !n || n > MAX_HEX_BYTES)
+			break;
+		for (size_t i = 0; i < n; i++)
+			snprintf(digits + 2 * i, 3, "%02x", bytes[i]);
+		put(obj, x->key, json_string_nocheck(digits));
+		break;
+	}
 	case WG_F_SKIP:
 		break;
 	}
@@ -777,6 +806,8 @@ void wg_reset(const struct wg_desc *d, void *s)
 		if (x->type == WG_F_SKIP)
 			continue;
 		memset(at, 0, x->size);
+		if (x->type == WG_F_BYTES)
+			memset((char *)s + x->len_at, 0, sizeof(size_t));
 		if (x->type == WG_F_OBJ)
 			wg_reset(x->desc, at);
 		else if (x->absent == WG_A_NO && x->type == WG_F_SEC)
@@ -957,6 +988,24 @@ static int decode_field(const struct wg_field *x, void *s, const json_t *j, stru
 	case WG_F_I32A:
 	case WG_F_HEXA:
 		return decode_array(x, at, j, dec);
+	case WG_F_BYTES: {
+		size_t n = json_string_length(j) / 2;
+		uint8_t *bytes;
+
+		str = json_string_value(j);
+		if (!str || json_string_length(j) % 2 || n > MAX_HEX_BYTES ||
+		    strspn(str, "0123456789abcdefABCDEF") != 2 * n)
+			return wg_decode_error(dec, "hex digits are expected");
+		bytes = wg_alloc(dec->arena, n + 1);
+		for (i = 0; i < n; i++) {
+			char two[3] = { str[2 * i], str[2 * i + 1], 0 };
+
+			bytes[i] = (uint8_t)strtoul(two, NULL, 16);
+		}
+		*(const uint8_t **)(void *)at = bytes;
+		memcpy((char *)s + x->len_at, &n, sizeof(n));
+		return 0;
+	}
 	case WG_F_SKIP:
 		return 0;
 	}

@@ -25,6 +25,7 @@ enum wg_ftype {
 	WG_F_VEC,  /* WG_VEC(struct) */
 	WG_F_OBJ,  /* a struct inside */
 	WG_F_U32A, WG_F_I32A, WG_F_HEXA, /* fixed arrays; trailing zeroes are cut */
+	WG_F_BYTES, /* const uint8_t * and, at len_at, its size_t: hex digits */
 	WG_F_SKIP, /* not saved: where it stands in the struct is told for the test */
 };
 enum wg_fabsent {
@@ -42,6 +43,7 @@ struct wg_field {
 	enum wg_fabsent absent;
 	const struct wg_desc *desc;	 /* VEC, OBJ */
 	const char *const *names;	 /* ENUM, NULL-ended */
+	size_t len_at;			 /* BYTES */
 };
 struct wg_desc {
 	const char *name;

@@ -328,6 +328,7 @@ static void merge(struct wg_facts *f, const struct wg_facts *doc, bool first)
 			f->fd_scan_complete = doc->fd_scan_complete;
 			f->lock_scan_complete = doc->lock_scan_complete;
 			f->is_root = doc->is_root;
+			f->self_pid = doc->self_pid;
 		} else {
 			f->fd_scan_complete = f->fd_scan_complete && doc->fd_scan_complete;
 			f->lock_scan_complete = f->lock_scan_complete && doc->lock_scan_complete;
@@ -344,7 +345,9 @@ static void merge(struct wg_facts *f, const struct wg_facts *doc, bool first)
 			if (!known && f->asked.n < 4096)
 				*wg_push(f->arena, &f->asked) = doc->asked.v[i];
 		}
-		/* Lock lines name no host: only one host's can stand here. */
+		/* Lines of the lock table and thread ids name no host: only one host's can stand here. */
+		for (size_t i = 0; here && i < doc->gone_tids.n; i++)
+			*wg_push(f->arena, &f->gone_tids) = doc->gone_tids.v[i];
 		for (size_t i = 0; here && i < doc->locks.n; i++)
 			*wg_push(f->arena, &f->locks) = doc->locks.v[i];
 	}
