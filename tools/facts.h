@@ -458,6 +458,10 @@ struct wg_pylock { /* a Python-level lock whose owner could be read */
 	int32_t waiter_tid; /* a thread that is known to wait for it; 0 */
 	enum wg_certainty certainty;
 	const char *evidence; /* "inside `with` at train.py:12", "rlock_owner" */
+	bool owner_gone; /* the lock names an owner, and that thread is no more (owner_tid may be 0) */
+	/* Identity of a word that processes share (multiprocessing): as in struct wg_futex. */
+	bool has_map;
+	uint64_t map_dev, map_ino, map_off;
 };
 struct wg_python {
 	bool present;
