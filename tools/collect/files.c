@@ -706,6 +706,12 @@ void wg_files_pipes(struct wg_facts *f)
 	}
 	dup_run(f, &l);
 	free(l.v);
+	for (size_t i = 0; i < f->procs.n; i++) { /* timeouts are known now */
+		struct wg_pproc *k = f->procs.v[i]->collect;
+
+		if (k && k->files_done)
+			wg_wait_with_files(f, f->procs.v[i]);
+	}
 }
 
 /* ---- entry points ---------------------------------------------------------------------------- */

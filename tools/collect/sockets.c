@@ -553,6 +553,8 @@ static void fill(struct wg_facts *f, const struct wg_socks *all, const struct ta
 {
 	const struct sock *peer;
 
+	x->sock_local = x->sock_remote = NULL; /* of the sample before */
+	x->sock_peer_ino = 0;
 	x->sock_family = s->family;
 	x->sock_type = s->type;
 	x->sock_state = state_of(s);

@@ -683,6 +683,18 @@ static void decode_fault(struct wg_facts *f, struct wg_process *p, struct wg_thr
 	w->path = wg_str(f->arena, path);
 }
 
+static bool restart_only(const struct wg_thread *t)
+{
+	static const char *const entry[] = { "do_syscall_64", "x64_sys_call", "__x64_sys_restart_syscall",
+					     "__do_sys_restart_syscall", "__arm64_sys_restart_syscall",
+					     "invoke_syscall", "el0_svc" };
+
+	for (size_t i = 0; t->wchan && i < sizeof(entry) / sizeof(entry[0]); i++)
+		if (!strncmp(t->wchan, entry[i], strlen(entry[i])))
+			return true;
+	return false;
+}
+
 /*
  * restart_syscall continues a sleep, poll or futex after a stop. The registers still hold
  * the arguments of the first call; which one it was stands before the instruction that made
@@ -711,12 +723,17 @@ static int64_t restarted(const struct wg_thread *t, struct wg_mem *m, const stru
 		}
 #else
 	(void)m;
-	(void)s;
 #endif
 	if (op == WG_OP_FUTEX)
 		return number_of("futex");
 	if (op == WG_OP_POLL)
 		return number_of("poll");
+	/*
+	 * A restarted sleep leaves no function of its own on the kernel's stack (its own are the
+	 * scheduler's, which are not shown). A clock's number is small, a request's address not.
+	 */
+	if (op == WG_OP_SLEEP || restart_only(t))
+		return number_of(s->args[0] + 64 < 128 ? "clock_nanosleep" : "nanosleep");
 	return WG_NO_INT;
 }
 
@@ -975,9 +992,9 @@ void wg_wait_with_files(struct wg_facts *f, struct wg_process *p)
 			w->timeout_known = wg_has_sec(s);
 			w->timeout_s = w->timeout_known && s > 0 ? s : WG_NO_SEC;
 		}
-		if (w->op == WG_OP_CONNECT && w->path && x->kind == WG_FILE_SOCKET &&
-		    !x->sock_remote) {
-			x->sock_remote = w->path;
+		if (w->op == WG_OP_CONNECT && w->path && x->kind == WG_FILE_SOCKET) {
+			if (!x->sock_remote)
+				x->sock_remote = w->path;
 			if (!x->sock_peer_ino)
 				x->sock_peer_ino = wg_sockets_listener(f, p, w->path);
 		}
