@@ -281,15 +281,22 @@ static int64_t keys_find(struct wg_py *py, uint64_t keys, const char *name, uint
 void wg_py_dict_each(struct wg_py *py, uint64_t dict, size_t most,
 		     void (*fn)(void *arg, uint64_t value), void *arg)
 {
-	uint64_t table, key, value;
+	uint64_t table, key, value, values = 0;
 	struct keys k;
 
 	if (!wg_py_is_a(py, dict, "dict") || !field_ptr(py, dict, py->o.dict_keys, &table) ||
 	    !keys_open(py, table, &k))
 		return;
-	for (uint64_t i = 0; i < k.n && i < most && keys_entry(py, &k, i, &key, &value); i++)
+	wg_py_field(py, dict, py->o.dict_values, &values);
+	if (values && py->o.minor >= 11)
+		values += py->o.values_values != WG_PY_ABSENT ? py->o.values_values : 0;
+	for (uint64_t i = 0; i < k.n && i < most && keys_entry(py, &k, i, &key, &value); i++) {
+		/* With shared keys the values stand apart. */
+		if (values && (i > 255 || !wg_py_u64(py, values + i * 8, &value)))
+			break;
 		if (plausible(value))
 			fn(arg, value);
+	}
 }
 
 uint64_t wg_py_dict_get(struct wg_py *py, uint64_t dict, const char *key)
@@ -333,42 +340,71 @@ static uint64_t value_of(struct wg_py *py, uint64_t type, uint64_t values, const
 #define MANAGED_DICT 0x10u
 #define INLINE_VALUES 0x4u
 
-uint64_t wg_py_attr(struct wg_py *py, uint64_t object, const char *name)
+/* Where an instance keeps its attributes: a dict, or values beside its type's keys. */
+static bool instance(struct wg_py *py, uint64_t object, uint64_t *dict, uint64_t *type,
+		     uint64_t *values)
 {
-	uint64_t type, flags, dict = 0, word = 0, size;
+	uint64_t flags, word, size;
 	int64_t off;
 	uint8_t valid;
 
-	if (!plausible(object) || !field_ptr(py, object, py->o.object_ob_type, &type) ||
-	    !wg_py_field(py, type, py->o.type_tp_flags, &flags) ||
-	    !wg_py_field(py, type, py->o.type_tp_dictoffset, (uint64_t *)&off))
-		return 0;
-	if (py->flavour == WG_PY_DICT_PTR || !(flags & MANAGED_DICT)) {
-		if (off <= 0 || off > 4096 || !wg_py_ptr(py, object + (uint64_t)off, &dict))
-			return 0;
-		return wg_py_dict_get(py, dict, name);
-	}
-	if (!wg_py_u64(py, object - 24, &dict))
-		return 0;
+	*dict = *values = 0;
+	if (!plausible(object) || !field_ptr(py, object, py->o.object_ob_type, type) ||
+	    !wg_py_field(py, *type, py->o.type_tp_flags, &flags) ||
+	    !wg_py_field(py, *type, py->o.type_tp_dictoffset, (uint64_t *)&off))
+		return false;
+	if (py->flavour == WG_PY_DICT_PTR || !(flags & MANAGED_DICT))
+		return off > 0 && off <= 4096 && wg_py_ptr(py, object + (uint64_t)off, dict);
+	if (!wg_py_u64(py, object - 24, dict))
+		return false;
 	switch (py->flavour) {
 	case WG_PY_MANAGED_311:
 		if (wg_py_u64(py, object - 32, &word) && word)
-			return value_of(py, type, word, name);
+			*values = word;
 		break;
 	case WG_PY_MANAGED_312:
-		if (dict & 1)
-			return value_of(py, type, dict + 1, name);
+		if (*dict & 1)
+			*values = *dict + 1;
 		break;
 	case WG_PY_MANAGED_313:
-		if (!dict && (flags & INLINE_VALUES) &&
-		    wg_py_field(py, type, py->o.type_tp_basicsize, &size) && size < 4096 &&
+		if (!*dict && (flags & INLINE_VALUES) &&
+		    wg_py_field(py, *type, py->o.type_tp_basicsize, &size) && size < 4096 &&
 		    !wg_mem_read(py->m, object + size + 3, &valid, 1) && valid)
-			return value_of(py, type, object + size, name);
+			*values = object + size;
 		break;
 	default:
 		break;
 	}
-	return dict ? wg_py_dict_get(py, dict, name) : 0;
+	return *values || plausible(*dict);
+}
+
+uint64_t wg_py_attr(struct wg_py *py, uint64_t object, const char *name)
+{
+	uint64_t dict, type, values;
+
+	if (!instance(py, object, &dict, &type, &values))
+		return 0;
+	return values ? value_of(py, type, values, name) : wg_py_dict_get(py, dict, name);
+}
+
+void wg_py_attrs_each(struct wg_py *py, uint64_t object, size_t most,
+		      void (*fn)(void *arg, uint64_t value), void *arg)
+{
+	uint64_t dict, type, values, table, v;
+	struct keys k;
+
+	if (!instance(py, object, &dict, &type, &values))
+		return;
+	if (!values) {
+		wg_py_dict_each(py, dict, most, fn, arg);
+		return;
+	}
+	if (!field_ptr(py, type, py->o.heaptype_cached_keys, &table) || !keys_open(py, table, &k) ||
+	    py->o.values_values == WG_PY_ABSENT)
+		return;
+	for (uint64_t i = 0; i < k.n && i < most && i < 256; i++)
+		if (wg_py_u64(py, values + py->o.values_values + i * 8, &v) && plausible(v))
+			fn(arg, v);
 }
 
 uint64_t wg_py_bound_self(struct wg_py *py, uint64_t object, const char *name)
@@ -795,6 +831,34 @@ uint64_t wg_py_slot(struct wg_py *py, const struct wg_py_frame *fr, int k)
 	if (py->o.minor >= 14)
 		v &= ~3ull;
 	return plausible(v) ? v : 0;
+}
+
+uint64_t wg_py_stack_slot(struct wg_py *py, const struct wg_py_frame *fr, int k)
+{
+	uint64_t base, v;
+
+	if (k < 0 || k >= fr->code->stack_size)
+		return 0;
+	if (py->o.style != WG_PY_PYFRAME)
+		return wg_py_slot(py, fr, fr->code->nlocals + k);
+	if (!field_ptr(py, fr->addr, py->o.frame_valuestack, &base) ||
+	    !wg_py_u64(py, base + (uint64_t)k * 8, &v))
+		return 0;
+	return plausible(v) ? v : 0;
+}
+
+int64_t wg_py_line(struct wg_py *py, const struct wg_py_frame *fr, int64_t at)
+{
+	return line_at(py, fr->code, at);
+}
+
+bool wg_py_at(const struct wg_py_frame *fr, const char *file_end, const char *function)
+{
+	size_t n = strlen(fr->code->file), k = strlen(file_end);
+	const char *name = strrchr(fr->code->function, '.'); /* qualified from 3.11 on */
+
+	return n >= k && !strcmp(fr->code->file + n - k, file_end) &&
+	       !strcmp(name ? name + 1 : fr->code->function, function);
 }
 
 uint64_t wg_py_local(struct wg_py *py, const struct wg_py_frame *fr, const char *name)

@@ -48,6 +48,11 @@ struct wg_py_frame { /* one frame of Python code, innermost first */
 	int64_t line;
 };
 
+struct wg_py_frames {
+	struct wg_py_frame *v;
+	size_t n, cap;
+};
+
 struct wg_py {
 	struct wg_facts *f;
 	struct wg_process *p;
@@ -59,6 +64,7 @@ struct wg_py {
 	uint64_t code_type;
 	const char *version;
 	WG_VEC(struct wg_py_thread) threads;
+	struct wg_py_frames *frames; /* of each thread, as wg_python_collect() read them; NULL */
 	struct wg_py_code **codes; /* open-addressed by address; the codes stay in place */
 	size_t ncodes, capcodes;
 	struct wg_py_pid_map { int32_t inner, outer; } *tids;
@@ -92,19 +98,21 @@ uint64_t wg_py_dict_get(struct wg_py *py, uint64_t dict, const char *key);  /* 0
 void wg_py_dict_each(struct wg_py *py, uint64_t dict, size_t most,
 		     void (*fn)(void *arg, uint64_t value), void *arg);
 uint64_t wg_py_attr(struct wg_py *py, uint64_t object, const char *name);   /* instance attribute */
+void wg_py_attrs_each(struct wg_py *py, uint64_t object, size_t most,
+		      void (*fn)(void *arg, uint64_t value), void *arg);
 /* A bound method: its self; name: "__exit__" ... (NULL any). 0: not one. */
 uint64_t wg_py_bound_self(struct wg_py *py, uint64_t object, const char *name);
 uint64_t wg_py_sys(struct wg_py *py, const char *name); /* sys.NAME of the main interpreter */
 
 /* Frames of one thread state; the vector is reused. 0, -EAGAIN: it kept changing. */
-struct wg_py_frames {
-	struct wg_py_frame *v;
-	size_t n, cap;
-};
 int wg_py_frames(struct wg_py *py, const struct wg_py_thread *t, struct wg_py_frames *out);
 int32_t wg_py_tid_of_ident(const struct wg_py *py, uint64_t ident);
 /* The k-th local variable (then: value stack) of a frame; 0 unset. */
 uint64_t wg_py_slot(struct wg_py *py, const struct wg_py_frame *fr, int k);
+uint64_t wg_py_stack_slot(struct wg_py *py, const struct wg_py_frame *fr, int k);
+int64_t wg_py_line(struct wg_py *py, const struct wg_py_frame *fr, int64_t at);
+/* Is it the function of this name in a file that ends so? */
+bool wg_py_at(const struct wg_py_frame *fr, const char *file_end, const char *function);
 uint64_t wg_py_local(struct wg_py *py, const struct wg_py_frame *fr, const char *name);
 
 /* python_locks.c: called by wg_python_collect() */

@@ -79,7 +79,6 @@ int wg_python_collect(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 		      struct wg_symbols *s)
 {
 	struct wg_thread *main_thread = NULL;
-	struct wg_py_frames frames = { 0 };
 	struct wg_py py;
 	const char *why;
 	size_t unread = 0;
@@ -94,8 +93,10 @@ int wg_python_collect(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 	}
 	p->python.present = true;
 	p->python.version = py.version;
+	py.frames = wg_alloc(py.arena, (py.threads.n + 1) * sizeof(*py.frames));
 	for (size_t i = 0; i < py.threads.n; i++) {
 		const struct wg_py_thread *pt = &py.threads.v[i];
+		struct wg_py_frames *frames = &py.frames[i];
 		struct wg_thread *t = pt->tid ? wg_find_thread(p, pt->tid) : NULL;
 
 		if (!t)
@@ -109,21 +110,22 @@ int wg_python_collect(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 		if (!t->fsbase)
 			t->fsbase = pt->ident;
 #endif
-		err = wg_py_frames(&py, pt, &frames);
+		err = wg_py_frames(&py, pt, frames);
 		if (err) {
+			frames->n = 0;
 			unread++;
 			continue;
 		}
 		/* One thread can have states in several interpreters: the one with frames. */
-		if (!frames.n)
+		if (!frames->n)
 			continue;
 		t->python_stack.n = 0;
-		for (size_t k = 0; k < frames.n; k++) {
+		for (size_t k = 0; k < frames->n; k++) {
 			struct wg_pyframe *fr = wg_push(f->arena, &t->python_stack);
 
-			fr->function = wg_str(f->arena, frames.v[k].code->function);
-			fr->file = wg_str(f->arena, frames.v[k].code->file);
-			fr->line = frames.v[k].line;
+			fr->function = wg_str(f->arena, frames->v[k].code->function);
+			fr->file = wg_str(f->arena, frames->v[k].code->file);
+			fr->line = frames->v[k].line;
 		}
 	}
 	if (unread)

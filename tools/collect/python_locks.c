@@ -1,7 +1,517 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * python_locks.c - which Python lock a thread waits for, and who holds it.
+ *
+ * The object is certain where its own word is the futex that the thread sleeps on. Owners:
+ *  - RLock, SemLock and the import locks name their owner;
+ *  - `_thread.lock` does not: a thread holds it for certain while it is inside `with lock:`.
+ *    The exit method of such a block stands on the frame's value stack at a depth that the
+ *    code's exception table (3.11+) or the frame's block stack (3.8-3.10) proves;
+ *  - the lock that ends with a thread (3.8-3.12) and the handle that join() waits on (3.13)
+ *    lead to that thread;
+ *  - what a condition's waiter sleeps on has no owner, and is said to be one.
+ */
 #include "pyread.h"
+
+#include <string.h>
+
+#define MAX_SLOTS 256	/* of a frame that are looked at */
+#define TOP_FRAMES 4	/* of a waiter: the lock is at hand in one of these */
+#define MAX_HELD 4096
+#define SETUP_FINALLY 122
+
+/* CPython's lock objects; _thread and _multiprocessing keep them out of their headers. */
+#define LOCK_SEM 16	  /* lock, RLock, SimpleQueue: sem_t *, 3.8-3.13 */
+#define LOCK_LOCKED 32	  /* lock: char, 3.8-3.13 */
+#define RLOCK_OWNER 24	  /* RLock: ident; 3.14: in its recursive mutex */
+#define RLOCK_COUNT 32
+#define SEMLOCK_HANDLE 16 /* SemLock: sem_t * */
+#define SEMLOCK_LAST_TID 24
+#define SEMLOCK_COUNT 32
+#define SEMLOCK_KIND 40	  /* 0 recursive mutex, 1 semaphore */
+#define THREAD_HANDLE 16  /* _ThreadHandle: its ThreadHandle */
+#define HANDLE_IDENT 32	  /* 3.13 */
+#define HANDLE_EXITING 57
+#define PARKED_ADDR 8	  /* before the semaphore of a parked thread (3.13+) */
+
+struct held { /* a lock that a frame is certainly inside `with` of */
+	uint64_t object; /* the lock itself, not what wraps it */
+	size_t thread;	 /* index into py->threads */
+	const struct wg_py_frame *frame;
+	int64_t line;
+};
+
+struct locks {
+	struct wg_py *py;
+	WG_VEC(struct held) held;
+};
+
+enum kind { NONE, LOCK, RLOCK, SEMLOCK, HANDLE, SIMPLE_QUEUE };
+
+static enum kind kind_of(struct wg_py *py, uint64_t object)
+{
+	static const struct {
+		const char *name;
+		enum kind kind;
+	} known[] = {
+		{ "_thread.lock", LOCK },
+		{ "_thread.RLock", RLOCK },
+		{ "_multiprocessing.SemLock", SEMLOCK },
+		{ "_thread._ThreadHandle", HANDLE },
+		{ "_queue.SimpleQueue", SIMPLE_QUEUE },
+	};
+	char name[64];
+
+	if (!wg_py_type_name(py, object, name, sizeof(name)))
+		return NONE;
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strcmp(name, known[i].name))
+			return known[i].kind;
+	return NONE;
+}
+
+/* Does a thread that sleeps on futex wait for this object? */
+static bool waits_for(struct wg_py *py, uint64_t object, enum kind kind, uint64_t futex)
+{
+	uint64_t word, parked;
+
+	switch (kind) {
+	case LOCK:
+	case RLOCK:
+		if (py->o.minor >= 14) /* a mutex in the object; the thread is parked on it */
+			return wg_py_u64(py, futex - PARKED_ADDR, &parked) &&
+			       parked == object + LOCK_SEM;
+		return wg_py_u64(py, object + LOCK_SEM, &word) && word == futex;
+	case SIMPLE_QUEUE:
+		if (py->o.minor >= 13) /* parked on the queue's own flag */
+			return wg_py_u64(py, futex - PARKED_ADDR, &parked) &&
+			       parked == object + LOCK_SEM;
+		return wg_py_u64(py, object + LOCK_SEM, &word) && word == futex;
+	case SEMLOCK:
+		return wg_py_u64(py, object + SEMLOCK_HANDLE, &word) && word == futex;
+	case HANDLE:
+		return py->o.minor == 13 && wg_py_u64(py, object + THREAD_HANDLE, &word) &&
+		       wg_py_u64(py, futex - PARKED_ADDR, &parked) &&
+		       parked == word + HANDLE_EXITING;
+	default:
+		return false;
+	}
+}
+
+/* ---- locks held inside `with` ------------------------------------------------------- */
+
+static void hold(struct locks *l, size_t thread, const struct wg_py_frame *fr, uint64_t object,
+		 int64_t at)
+{
+	struct held *h;
+
+	if (l->held.n >= MAX_HELD)
+		return;
+	h = wg_push(l->py->arena, &l->held);
+	h->object = object;
+	h->thread = thread;
+	h->frame = fr;
+	h->line = wg_py_line(l->py, fr, at);
+	if (!wg_has_int(h->line))
+		h->line = fr->line;
+}
+
+/* Is an inner frame of this thread waiting on the condition? Its lock is released then. */
+static bool waits_on_condition(struct locks *l, size_t thread, const struct wg_py_frame *fr,
+			       uint64_t condition)
+{
+	const struct wg_py_frames *all = &l->py->frames[thread];
+
+	for (size_t i = 0; i < all->n && &all->v[i] != fr; i++)
+		if (wg_py_at(&all->v[i], ".py", "wait") &&
+		    wg_py_local(l->py, &all->v[i], "self") == condition)
+			return true;
+	return false;
+}
+
+/* The value at a proven depth is the exit method of a block that was entered. */
+static void inside(struct locks *l, size_t thread, const struct wg_py_frame *fr, uint64_t exit,
+		   int64_t at)
+{
+	struct wg_py *py = l->py;
+	uint64_t self = wg_py_bound_self(py, exit, "__exit__"), inner;
+	enum kind kind;
+
+	if (!self)
+		return;
+	for (int depth = 0; depth < 3; depth++) {
+		kind = kind_of(py, self);
+		if (kind == LOCK || kind == RLOCK || kind == SEMLOCK) {
+			hold(l, thread, fr, self, at);
+			return;
+		}
+		/* threading.Condition, multiprocessing's Lock, RLock and Condition wrap one. */
+		inner = wg_py_attr(py, self, "_semlock");
+		if (!inner) {
+			inner = wg_py_attr(py, self, "_lock");
+			if (!inner || waits_on_condition(l, thread, fr, self))
+				return;
+		}
+		self = inner;
+	}
+}
+
+static bool table_int(const struct wg_py_code *c, size_t *i, uint32_t *v)
+{
+	uint8_t b;
+
+	if (*i >= c->except_len)
+		return false;
+	b = c->except[(*i)++];
+	*v = b & 63;
+	while (b & 64) {
+		if (*i >= c->except_len || *v >> 25)
+			return false;
+		b = c->except[(*i)++];
+		*v = *v << 6 | (b & 63);
+	}
+	return true;
+}
+
+/* The handler of an exception at this instruction (in code units). */
+static bool handler_of(const struct wg_py_code *c, uint32_t at, uint32_t *target, uint32_t *depth)
+{
+	uint32_t start, size, to, depth_lasti;
+
+	for (size_t i = 0; i < c->except_len;) {
+		if (!table_int(c, &i, &start) || !table_int(c, &i, &size) ||
+		    !table_int(c, &i, &to) || !table_int(c, &i, &depth_lasti))
+			return false;
+		if (at < start)
+			return false; /* sorted by start */
+		if (at < start + size) {
+			*target = to;
+			*depth = depth_lasti >> 1;
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * 3.11+: from handler to handler outwards. Where one begins with WITH_EXCEPT_START, the
+ * table says how deep the value stack is there, and the exit method is its top.
+ */
+static void blocks_by_table(struct locks *l, size_t thread, const struct wg_py_frame *fr)
+{
+	struct wg_py *py = l->py;
+	uint32_t at, target = 0, depth = 0;
+	uint64_t exit;
+	uint8_t code[4];
+
+	if (!fr->code->except_len || fr->lasti < 0 || py->o.opcode_with_except_start == WG_PY_ABSENT)
+		return;
+	at = (uint32_t)(fr->lasti / 2);
+	for (int hop = 0; hop < 64 && handler_of(fr->code, at, &target, &depth); hop++) {
+		if (target == at)
+			break;
+		if (depth >= 1 &&
+		    !wg_mem_read(py->m, fr->code->addr + py->o.code_code_adaptive +
+						(uint64_t)target * 2, code, sizeof(code)) &&
+		    code[0] == py->o.opcode_push_exc_info &&
+		    code[2] == py->o.opcode_with_except_start) {
+			exit = wg_py_stack_slot(py, fr, (int)depth - 1);
+			if (exit)
+				inside(l, thread, fr, exit, (int64_t)target * 2);
+		}
+		at = target;
+	}
+}
+
+/* 3.8-3.10: the frame keeps its blocks, with the depth of the stack at each. */
+static void blocks_of_frame(struct locks *l, size_t thread, const struct wg_py_frame *fr)
+{
+	struct wg_py *py = l->py;
+	int32_t n, b[3];
+	uint64_t exit;
+
+	if (py->o.frame_iblock == WG_PY_ABSENT ||
+	    !wg_py_i32(py, fr->addr + py->o.frame_iblock, &n) || n < 0 || n > 20)
+		return;
+	for (int32_t i = 0; i < n; i++) {
+		if (wg_mem_read(py->m, fr->addr + py->o.frame_blockstack + (uint64_t)i * 12, b, 12))
+			return;
+		if (b[0] != SETUP_FINALLY || b[2] < 1)
+			continue;
+		exit = wg_py_stack_slot(py, fr, b[2] - 1);
+		if (exit)
+			inside(l, thread, fr, exit, py->o.minor == 10 ? (int64_t)b[1] * 2 : b[1]);
+	}
+}
+
+static void find_held(struct locks *l)
+{
+	for (size_t t = 0; t < l->py->threads.n; t++)
+		for (size_t i = 0; i < l->py->frames[t].n; i++) {
+			if (l->py->o.style == WG_PY_PYFRAME)
+				blocks_of_frame(l, t, &l->py->frames[t].v[i]);
+			else
+				blocks_by_table(l, t, &l->py->frames[t].v[i]);
+		}
+}
+
+/* ---- what a thread waits for --------------------------------------------------------- */
+
+struct search {
+	struct wg_py *py;
+	uint64_t futex, found;
+	enum kind kind;
+};
+
+static bool try_object(struct search *s, uint64_t object)
+{
+	enum kind kind = s->found ? NONE : kind_of(s->py, object);
+
+	if (kind == NONE || !waits_for(s->py, object, kind, s->futex))
+		return false;
+	s->found = object;
+	s->kind = kind;
+	return true;
+}
+
+static void try_attr(void *arg, uint64_t object)
+{
+	try_object(arg, object);
+}
+
+/* A slot of a frame: the lock, a method of it, or something that has it. */
+static void try_slot(struct search *s, uint64_t object, bool attributes)
+{
+	uint64_t self;
+
+	if (!object || try_object(s, object))
+		return;
+	self = wg_py_bound_self(s->py, object, NULL);
+	if (self) {
+		if (try_object(s, self))
+			return;
+		object = self;
+	}
+	if (attributes)
+		wg_py_attrs_each(s->py, object, 64, try_attr, s);
+}
+
+static const struct wg_py_frame *find_lock(struct search *s, const struct wg_py_frames *frames)
+{
+	uint64_t globals;
+
+	for (int pass = 0; pass < 2; pass++) /* what is at hand first, then its attributes */
+		for (size_t i = 0; i < frames->n && i < TOP_FRAMES; i++) {
+			const struct wg_py_frame *fr = &frames->v[i];
+
+			for (int k = 0; k < fr->code->nlocals && k < MAX_SLOTS && !s->found; k++)
+				try_slot(s, wg_py_slot(s->py, fr, k), pass);
+			for (int k = 0; k < fr->code->stack_size && k < MAX_SLOTS && !s->found; k++)
+				try_slot(s, wg_py_stack_slot(s->py, fr, k), pass);
+			if (s->found)
+				return fr;
+		}
+	if (frames->n &&
+	    wg_py_field(s->py, frames->v[0].addr, s->py->o.frame_globals, &globals)) {
+		wg_py_dict_each(s->py, globals, 2048, try_attr, s);
+		if (s->found)
+			return &frames->v[0];
+	}
+	return NULL;
+}
+
+/* ---- owners ------------------------------------------------------------------------------ */
+
+static void owner_by_ident(struct wg_py *py, struct wg_pylock *out, uint64_t ident,
+			   const char *evidence)
+{
+	int32_t tid;
+
+	out->certainty = WG_CERTAIN;
+	out->evidence = evidence;
+	out->owner_tid = wg_py_tid_of_ident(py, ident);
+	if (out->owner_tid)
+		return;
+	/* No thread state has it: that thread has ended, or this is a fork's child. */
+	out->owner_gone = true;
+	if (py->o.minor <= 13 && py->same_pidns && wg_py_i32(py, ident + WG_PY_PTHREAD_TID, &tid) &&
+	    tid > 0 && !wg_find_thread(py->p, tid) && tid != py->p->pid)
+		out->owner_tid = tid;
+}
+
+/* 3.8-3.12: the lock that is released when a thread ends. */
+static const struct wg_py_thread *ends_with(struct wg_py *py, uint64_t lock)
+{
+	uint64_t ref, object;
+
+	for (size_t i = 0; i < py->threads.n; i++)
+		if (wg_py_field(py, py->threads.v[i].addr, py->o.tstate_on_delete_data, &ref) &&
+		    ref && wg_py_field(py, ref, py->o.weakref_object, &object) && object == lock)
+			return &py->threads.v[i];
+	return NULL;
+}
+
+static bool import_lock(struct wg_py *py, const struct wg_py_frames *frames, struct wg_pylock *out)
+{
+	uint64_t self = 0, owner, ident = 0;
+	const char *name;
+
+	for (size_t i = 0; i < frames->n && i < 2 && !self; i++) {
+		self = wg_py_local(py, &frames->v[i], "self");
+		if (self && !wg_py_is(py, self, "_ModuleLock"))
+			self = 0;
+	}
+	if (!self)
+		return false;
+	owner = wg_py_attr(py, self, "owner");
+	name = wg_py_str(py, wg_py_attr(py, self, "name"));
+	out->kind = wg_fmt(py->f->arena, "import lock of '%s'", name ? name : "?");
+	out->object = self;
+	if (owner && wg_py_long(py, owner, &ident) && ident)
+		owner_by_ident(py, out, ident, "the import lock's owner");
+	return true;
+}
+
+static void shared_identity(struct wg_py *py, struct wg_pylock *out)
+{
+	const struct wg_map *x = wg_mem_map_at(py->m, out->futex);
+
+	if (!x || !x->shared || !x->ino)
+		return;
+	out->has_map = true;
+	out->map_dev = x->dev;
+	out->map_ino = x->ino;
+	out->map_off = out->futex - x->lo + x->off;
+}
+
+static void semlock(struct wg_py *py, uint64_t object, struct wg_pylock *out)
+{
+	int32_t count = 0, kind = 0;
+	uint64_t last = 0;
+
+	out->kind = "SemLock";
+	out->object = object;
+	wg_py_u64(py, object + SEMLOCK_HANDLE, &out->futex);
+	shared_identity(py, out);
+	if (!wg_py_i32(py, object + SEMLOCK_COUNT, &count) ||
+	    !wg_py_i32(py, object + SEMLOCK_KIND, &kind) ||
+	    !wg_py_u64(py, object + SEMLOCK_LAST_TID, &last))
+		return;
+	if (kind == 1 && count > 0) {
+		int32_t most = 0;
+
+		/* A semaphore of one is multiprocessing.Lock; of more, it has no single owner. */
+		wg_py_i32(py, object + SEMLOCK_COUNT + 4, &most);
+		if (most != 1) {
+			out->evidence = "a semaphore: it has no owner";
+			return;
+		}
+	}
+	if (count > 0)
+		owner_by_ident(py, out, last, "the SemLock's last_tid and count");
+	else
+		out->evidence = "this process does not hold it: its count is 0";
+}
+
+static void describe(struct locks *l, size_t thread, const struct wg_thread *t,
+		     const struct search *s, const struct wg_py_frame *fr)
+{
+	struct wg_py *py = l->py;
+	const struct wg_py_frames *frames = &py->frames[thread];
+	struct wg_pylock *out = wg_push(py->f->arena, &py->p->python.locks);
+	uint64_t word, count, ident;
+	const struct wg_py_thread *ended;
+
+	out->futex = s->futex;
+	out->object = s->found;
+	out->waiter_tid = t->tid;
+	out->certainty = WG_CERTAIN; /* of which lock it is; of the owner when there is one */
+	switch (s->kind) {
+	case RLOCK:
+		out->kind = "_thread.RLock";
+		if (wg_py_u64(py, s->found + RLOCK_OWNER, &ident) &&
+		    wg_py_u64(py, s->found + RLOCK_COUNT, &count) &&
+		    (count || py->o.minor >= 14) && ident)
+			owner_by_ident(py, out, ident, "rlock_owner");
+		return;
+	case SEMLOCK:
+		semlock(py, s->found, out);
+		out->waiter_tid = t->tid;
+		return;
+	case HANDLE:
+		out->kind = "thread end";
+		if (wg_py_u64(py, s->found + THREAD_HANDLE, &word) &&
+		    wg_py_u64(py, word + HANDLE_IDENT, &ident) && ident)
+			owner_by_ident(py, out, ident, "the thread's handle");
+		return;
+	case SIMPLE_QUEUE:
+		out->kind = "queue.SimpleQueue";
+		out->evidence = "a queue: it has no owner";
+		return;
+	default:
+		break;
+	}
+	out->kind = "_thread.lock";
+	ended = ends_with(py, s->found);
+	if (ended) {
+		out->kind = "thread end";
+		out->owner_tid = ended->tid;
+		out->evidence = "released when that thread ends";
+		return;
+	}
+	if (import_lock(py, frames, out))
+		return;
+	if (wg_py_at(fr, "threading.py", "wait") && wg_py_local(py, fr, "waiter") == s->found) {
+		out->kind = "condition";
+		out->evidence = "made for this wait in threading.Condition: it has no owner";
+		return;
+	}
+	for (size_t i = 0; i < l->held.n; i++) {
+		const struct held *h = &l->held.v[i];
+
+		if (h->object != s->found)
+			continue;
+		out->owner_tid = py->threads.v[h->thread].tid;
+		out->evidence = wg_fmt(py->f->arena, "inside `with` at %s:%lld",
+				       h->frame->code->file, (long long)h->line);
+		return;
+	}
+}
 
 void wg_python_locks(struct wg_py *py)
 {
-	(void)py;
+	struct locks l = { .py = py };
+	const struct wg_python *y = &py->p->python;
+
+	find_held(&l);
+	for (size_t i = 0; i < py->threads.n; i++) {
+		struct search s = { .py = py };
+		const struct wg_py_frame *fr;
+		struct wg_thread *t = py->threads.v[i].tid ?
+					      wg_find_thread(py->p, py->threads.v[i].tid) :
+					      NULL;
+
+		if (!t || !py->frames[i].n || t->wait.op != WG_OP_FUTEX)
+			continue;
+		s.futex = t->wait.futex.addr;
+		if (!s.futex || (s.futex >= y->gil_cond && s.futex < y->gil_cond_end))
+			continue;
+		fr = find_lock(&s, &py->frames[i]);
+		if (fr)
+			describe(&l, i, t, &s, fr);
+	}
+	/* Locks that other processes can wait for: what this one holds. */
+	for (size_t i = 0; i < l.held.n; i++) {
+		struct wg_pylock *out;
+		bool known = false;
+
+		if (kind_of(py, l.held.v[i].object) != SEMLOCK)
+			continue;
+		for (size_t k = 0; k < y->locks.n && !known; k++)
+			known = y->locks.v[k].object == l.held.v[i].object;
+		if (known)
+			continue;
+		out = wg_push(py->f->arena, &py->p->python.locks);
+		semlock(py, l.held.v[i].object, out);
+	}
 }
