@@ -112,7 +112,8 @@ WG_LOCAL void wg_trace_name(uint16_t fn);	  /* writes the function's name once *
 WG_LOCAL bool wg_trace_is_file(void);
 /* Levels of one device for the timeline; free_bytes WGTR_UNKNOWN where it was not asked. */
 enum wg_level { WG_LEVEL_ALLOC, WG_LEVEL_FREE, WG_LEVEL_SAMPLE, WG_LEVEL_TICK };
-WG_LOCAL void wg_trace_timeline(int device, enum wg_level what, uint64_t own, uint64_t free_bytes);
+WG_LOCAL void wg_trace_timeline(int device, enum wg_level what, uint64_t own, uint64_t free_bytes,
+				uint64_t now);
 
 struct wg_out { /* a payload being put together */
 	uint8_t *p, *end;
@@ -136,8 +137,7 @@ WG_LOCAL void wg_out_bytes(struct wg_out *o, const void *p, size_t n);
 
 /* ---- call sites (callsite.c) --------------------------------------------------------- */
 
-WG_LOCAL uint32_t wg_site_of(const struct wg_site *s, enum wg_mem_kind kind, int device,
-			     uint64_t at); /* 0: unknown */
+WG_LOCAL uint32_t wg_site_of(const struct wg_site *s, enum wg_mem_kind kind, int device);
 WG_LOCAL int wg_stack_take(const struct wg_site *s, uint64_t *frames, int max); /* innermost first */
 WG_LOCAL void wg_callsite_start(void);
 WG_LOCAL void wg_callsite_fork_child(void);

@@ -4,9 +4,10 @@
  * their addresses lie in.
  *
  * A stack is taken in one of two ways. A trace that was taken before at the same place
- * (same thread, return address, stack and frame pointer) is looked at again: when every
- * saved return address still stands in its slot it is the same stack, at less than a
- * nanosecond a frame and without a lock. Otherwise libgcc's unwinder, which is linked in
+ * (same thread, return address and stack pointer) is looked at again: when every saved
+ * return address still stands in its slot it is the same stack, at less than a nanosecond a
+ * frame and without a lock. (The frame pointer is no part of it: in optimised code that
+ * register holds anything, a loop's counter for one.) Otherwise libgcc's unwinder, which is linked in
  * with hidden symbols, walks (0.1 us a frame, lock-free through _dl_find_object).
  *
  * Slots lie on the thread's own stack above the caller's stack pointer. They are looked
@@ -33,7 +34,7 @@
 struct cs_trace {
 	struct wg_lock lock;
 	uint32_t stack;
-	uint64_t thread, ra, sp, fp;
+	uint64_t thread, ra, sp;
 	uint32_t n;
 	struct {
 		uint64_t slot, ra;
@@ -219,12 +220,12 @@ static uint32_t remembered_stack(const struct wg_site *s)
 
 	if (!w.above || !cs.traces)
 		return intern_stack(&s->ra, s->ra != 0);
-	t = &cs.traces[mix(mix(thread, s->ra), s->sp ^ s->fp) >> 54 & (CS_REMEMBERED - 1)];
+	t = &cs.traces[mix(mix(thread, s->ra), s->sp) >> 54 & (CS_REMEMBERED - 1)];
 	if (!wg_lock_try(&t->lock)) { /* another thread's trace lives here: take ours plainly */
 		i = (uint32_t)wg_stack_take(s, frames, WGTR_FRAMES);
 		return intern_stack(frames, i);
 	}
-	if (t->n && t->ra == s->ra && t->sp == s->sp && t->fp == s->fp && t->thread == thread) {
+	if (t->n && t->ra == s->ra && t->sp == s->sp && t->thread == thread) {
 		for (i = 0; i < t->n; i++)
 			if (*(const volatile uint64_t *)t->frames[i].slot != t->frames[i].ra)
 				break;
@@ -245,7 +246,6 @@ static uint32_t remembered_stack(const struct wg_site *s)
 		t->thread = thread;
 		t->ra = s->ra;
 		t->sp = s->sp;
-		t->fp = s->fp;
 		t->stack = id;
 		t->n = (uint32_t)w.n;
 	}
@@ -254,7 +254,7 @@ out:
 	return id;
 }
 
-uint32_t wg_site_of(const struct wg_site *s, enum wg_mem_kind kind, int device, uint64_t at)
+uint32_t wg_site_of(const struct wg_site *s, enum wg_mem_kind kind, int device)
 {
 	uint32_t stack, site = 0;
 	struct wgtr_site *entry;
@@ -287,7 +287,7 @@ uint32_t wg_site_of(const struct wg_site *s, enum wg_mem_kind kind, int device, 
 	entry->stack = stack;
 	entry->fn = s->fn;
 	entry->device = (int16_t)device;
-	entry->first = at;
+	entry->first = wg_ticks();
 	__atomic_store_n(&entry->kind, (uint8_t)(kind + 1), __ATOMIC_RELEASE);
 	cs.nsites++;
 	e->id = site;

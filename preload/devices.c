@@ -389,7 +389,7 @@ uint64_t wg_mem_own(int device)
 }
 
 /* A level has changed: publish it, and the peak. */
-static void level(int device, struct wgtr_device *d, enum wg_level what)
+static void level(int device, struct wgtr_device *d, enum wg_level what, uint64_t now)
 {
 	struct wgrec_device *r = wg_mem_rec_device(device);
 	uint64_t own = own_of(device, d), peak = get(&d->peak);
@@ -398,7 +398,7 @@ static void level(int device, struct wgtr_device *d, enum wg_level what)
 	while (own > peak)
 		if (__atomic_compare_exchange_n(&d->peak, &peak, own, true, __ATOMIC_RELAXED,
 						__ATOMIC_RELAXED)) {
-			d->peak_at = wg_ticks();
+			d->peak_at = now;
 			if (r) {
 				r->peak = own;
 				r->peak_at = d->peak_at;
@@ -414,7 +414,7 @@ static void level(int device, struct wgtr_device *d, enum wg_level what)
 		r->allocs = d->allocs;
 		r->frees = d->frees;
 	}
-	wg_trace_timeline(device, what, own, WGTR_UNKNOWN);
+	wg_trace_timeline(device, what, own, WGTR_UNKNOWN, now);
 }
 
 bool wg_mem_sample(int device, uint64_t *free_bytes, uint64_t *total)
@@ -460,16 +460,16 @@ bool wg_mem_sample(int device, uint64_t *free_bytes, uint64_t *total)
 	values[2] = own;
 	values[3] = *total;
 	wg_trace_event(WGTR_E_SAMPLE, values, 4);
-	wg_trace_timeline(device, WG_LEVEL_SAMPLE, own, *free_bytes);
+	wg_trace_timeline(device, WG_LEVEL_SAMPLE, own, *free_bytes, now);
 	return true;
 }
 
 /* Is a look at the headroom paid for, and worth it? */
-static void maybe_sample(int device, struct wgtr_device *d)
+static void maybe_sample(int device, struct wgtr_device *d, uint64_t now)
 {
 	struct dv_device *v = &dv_devices[device];
-	uint64_t now = wg_ticks(), free_bytes, total, grown = 0, own = get(&d->own);
-	int64_t since = (int64_t)wg_ticks_to_ns(now - v->sampled);
+	uint64_t free_bytes, total, grown = 0, own = get(&d->own);
+	int64_t since = now > v->sampled ? (int64_t)wg_ticks_to_ns(now - v->sampled) : 0;
 	int64_t credit = v->credit_ns + DV_EARN_NS;
 
 	v->credit_ns = credit;
@@ -497,25 +497,25 @@ static void maybe_sample(int device, struct wgtr_device *d)
 
 /* ---- what the wrappers call ------------------------------------------------------------ */
 
-static void host_level(int64_t by)
+static void host_level(int64_t by, uint64_t now)
 {
 	struct wgtr_header *h = wg_trace_header;
 	uint64_t live = add(&h->host_live, by);
 
 	if (live > get(&h->host_peak)) {
 		h->host_peak = live;
-		h->host_peak_at = wg_ticks();
+		h->host_peak_at = now;
 	}
 }
 
 /* One allocation more (sign 1) or less (-1) in the counters of its kind. */
-static void account(int device, enum wg_mem_kind kind, uint64_t bytes, int sign)
+static void account(int device, enum wg_mem_kind kind, uint64_t bytes, int sign, uint64_t now)
 {
 	struct wgtr_device *d = device_entry(device);
 	int64_t by = (int64_t)bytes * sign;
 
 	if (kind == WG_MEM_HOST || kind == WG_MEM_HOST_REG) {
-		host_level(by);
+		host_level(by, now);
 		return;
 	}
 	if (!d)
@@ -526,22 +526,22 @@ static void account(int device, enum wg_mem_kind kind, uint64_t bytes, int sign)
 		add(&dv_devices[device].base, by);
 		if (kind == WG_MEM_VMM)
 			add(&d->vmm_created, by);
-		level(device, d, sign < 0 ? WG_LEVEL_FREE : WG_LEVEL_ALLOC);
+		level(device, d, sign < 0 ? WG_LEVEL_FREE : WG_LEVEL_ALLOC, now);
 		break;
 	case WG_MEM_ASYNC:
 		add(&d->async_live, by);
-		level(device, d, sign < 0 ? WG_LEVEL_FREE : WG_LEVEL_ALLOC);
+		level(device, d, sign < 0 ? WG_LEVEL_FREE : WG_LEVEL_ALLOC, now);
 		break;
 	case WG_MEM_POOL:
 		add(&d->pool_reserved, by);
-		level(device, d, WG_LEVEL_TICK);
+		level(device, d, WG_LEVEL_TICK, now);
 		break;
 	case WG_MEM_MANAGED: {
 		uint64_t live = add(&d->managed, by);
 
 		if (live > get(&d->managed_peak))
 			d->managed_peak = live;
-		level(device, d, sign < 0 ? WG_LEVEL_FREE : WG_LEVEL_ALLOC);
+		level(device, d, sign < 0 ? WG_LEVEL_FREE : WG_LEVEL_ALLOC, now);
 		break;
 	}
 	case WG_MEM_VMM_MAP:
@@ -628,9 +628,10 @@ static void map_added(int device, const struct wgtr_live *l)
 /* The memory of a handle is gone: from the handle's release, or the last unmapping after it. */
 static void handle_gone(const struct wgtr_live *l)
 {
-	wg_trace_alloc(true, l->site, l->addr, l->size);
+	uint64_t now = wg_trace_alloc(true, l->site, l->addr, l->size);
+
 	count_site(l->site, l->size, -1);
-	account(site_device(l->site), WG_MEM_VMM, l->size, -1);
+	account(site_device(l->site), WG_MEM_VMM, l->size, -1, now);
 }
 
 static void unmapped(const struct wgtr_live *map)
@@ -638,7 +639,7 @@ static void unmapped(const struct wgtr_live *map)
 	struct wgtr_live before, gone;
 
 	count_site(map->site, map->size, -1);
-	account(site_device(map->site), WG_MEM_VMM_MAP, map->size, -1);
+	account(site_device(map->site), WG_MEM_VMM_MAP, map->size, -1, wg_ticks());
 	if (!map->handle)
 		return;
 	if (live_adjust(SP_HANDLE, map->handle, -(int64_t)map->size, 0, &before) &&
@@ -655,12 +656,12 @@ static void overwritten(enum wg_mem_kind kind, const struct wgtr_live *old)
 		unmapped(old);
 		return;
 	case WG_MEM_POOL:
-		account(site_device(old->site), kind, old->size, -1);
+		account(site_device(old->site), kind, old->size, -1, wg_ticks());
 		return;
 	default:
 		kind = site_kind(old->site);
 		count_site(old->site, old->size, -1);
-		account(site_device(old->site), kind, old->size, -1);
+		account(site_device(old->site), kind, old->size, -1, wg_ticks());
 	}
 }
 
@@ -680,8 +681,7 @@ void wg_mem_allocated(const struct wg_site *s, enum wg_mem_kind kind, uint64_t p
 	}
 	if (!ptr)
 		return;
-	l.at = wg_ticks();
-	l.site = wg_site_of(s, kind, device, l.at);
+	l.site = wg_site_of(s, kind, device);
 	if (kind == WG_MEM_VMM_MAP)
 		l.handle = s->handle;
 	wg_failure_allocated(device, kind, bytes, l.site);
@@ -689,7 +689,10 @@ void wg_mem_allocated(const struct wg_site *s, enum wg_mem_kind kind, uint64_t p
 		uint64_t values[3] = { (uint64_t)device, ptr, bytes };
 
 		wg_trace_event(WGTR_E_POOL, values, 3);
-	} else if (kind != WG_MEM_VMM_MAP) {
+		l.at = wg_ticks();
+	} else if (kind == WG_MEM_VMM_MAP) {
+		l.at = wg_ticks();
+	} else {
 		l.at = wg_trace_alloc(false, l.site, ptr, bytes);
 	}
 	if (!live_add(space_of(kind), &l, &old)) {
@@ -702,16 +705,17 @@ void wg_mem_allocated(const struct wg_site *s, enum wg_mem_kind kind, uint64_t p
 		map_added(device, &l);
 	if (kind != WG_MEM_POOL)
 		count_site(l.site, bytes, 1);
-	account(device, kind, bytes, 1);
+	account(device, kind, bytes, 1, l.at);
 	d = wg_trace_device(device);
 	if (d && kind != WG_MEM_VA && kind != WG_MEM_HOST && kind != WG_MEM_HOST_REG &&
 	    kind != WG_MEM_VMM_MAP)
-		maybe_sample(device, d);
+		maybe_sample(device, d, l.at);
 }
 
 void wg_mem_freed(const struct wg_site *s, enum wg_mem_kind kind, uint64_t ptr)
 {
 	struct wgtr_live old;
+	uint64_t now;
 
 	wg_mt.freed.state = 0;
 	if (!dv_on || !ptr)
@@ -759,12 +763,12 @@ void wg_mem_freed(const struct wg_site *s, enum wg_mem_kind kind, uint64_t ptr)
 		uint64_t values[3] = { (uint64_t)(site_device(old.site)), ptr, 0 };
 
 		wg_trace_event(WGTR_E_POOL, values, 3);
-		account(site_device(old.site), kind, old.size, -1);
+		account(site_device(old.site), kind, old.size, -1, wg_ticks());
 		return;
 	}
-	wg_trace_alloc(true, old.site, old.addr, old.size);
+	now = wg_trace_alloc(true, old.site, old.addr, old.size);
 	count_site(old.site, old.size, -1);
-	account(site_device(old.site), site_kind(old.site), old.size, -1);
+	account(site_device(old.site), site_kind(old.site), old.size, -1, now);
 	wg_mt.freed = old;
 	wg_mt.freed_kind = kind;
 }
@@ -787,7 +791,7 @@ void wg_mem_unfree(const struct wg_site *s, enum wg_mem_kind kind, uint64_t ptr)
 		add(&site->live, (int64_t)l.size);
 		add(&site->frees, -1);
 	}
-	account(site_device(l.site), site_kind(l.site), l.size, 1);
+	account(site_device(l.site), site_kind(l.site), l.size, 1, wg_ticks());
 	if (wg_trace_device(site_device(l.site))) { /* neither a free nor an allocation */
 		add(&wg_trace_device(site_device(l.site))->allocs, -1);
 		add(&wg_trace_device(site_device(l.site))->frees, -1);
@@ -815,7 +819,7 @@ void wg_mem_device_gone(int device)
 			continue;
 		if (kind != WG_MEM_POOL)
 			count_site(old.site, old.size, -1);
-		account(device, kind, old.size, -1);
+		account(device, kind, old.size, -1, wg_ticks());
 	}
 	wg_failure_other();
 }
@@ -834,7 +838,7 @@ void wg_trace_wait(const struct wg_site *s, uint64_t began_ticks, uint64_t ended
 	values[2] = s->stream;
 	values[3] = began_ticks;
 	values[4] = ended_ticks - began_ticks;
-	values[5] = wg_site_of(s, WG_MEM_KINDS, s->device, began_ticks);
+	values[5] = wg_site_of(s, WG_MEM_KINDS, s->device);
 	wg_trace_event(WGTR_E_WAIT, values, 6);
 }
 
@@ -884,7 +888,7 @@ void wg_trace_module(const struct wg_site *s, uint64_t bytes)
 	values[0] = s->fn;
 	values[1] = (uint64_t)(s->device + 1);
 	values[2] = bytes;
-	values[3] = wg_site_of(s, WG_MEM_KINDS, s->device, wg_ticks());
+	values[3] = wg_site_of(s, WG_MEM_KINDS, s->device);
 	wg_trace_event(WGTR_E_MODULE, values, 4);
 }
 
@@ -939,7 +943,7 @@ void wg_mem_tick(void)
 		d->own = own_of(i, d);
 		if (wg_mem_rec_device(i))
 			wg_mem_rec_device(i)->own = d->own;
-		wg_trace_timeline(i, WG_LEVEL_TICK, d->own, WGTR_UNKNOWN);
+		wg_trace_timeline(i, WG_LEVEL_TICK, d->own, WGTR_UNKNOWN, wg_ticks());
 		if (wg_lock_try(&dv_devices[i].lock)) {
 			if (wg_ticks_to_ns(wg_ticks() - dv_devices[i].sampled) > 500000000u)
 				wg_mem_sample(i, &free_bytes, &total);

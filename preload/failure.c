@@ -306,7 +306,7 @@ void wg_mem_failed(const struct wg_site *s, enum wg_mem_kind kind, uint64_t aske
 	/* Address space and host memory run out by themselves: what the card has left says nothing. */
 	if (!on_card || f.device < 0 || !wg_mem_sample(f.device, &f.free, &total))
 		f.free = total = WGTR_UNKNOWN;
-	site = wg_site_of(s, kind, f.device, f.at);
+	site = wg_site_of(s, kind, f.device);
 	if (kind == WG_MEM_VMM && wg_mt.run.pieces && wg_mt.run.size == asked &&
 	    wg_mt.run.device == f.device && wg_mt.run.site == site) {
 		uint64_t held = wg_mt.run.size * wg_mt.run.pieces;

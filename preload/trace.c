@@ -817,16 +817,15 @@ out:
 }
 
 /* Levels only: a race between two threads here costs a count in a summary, never an exact one. */
-void wg_trace_timeline(int device, enum wg_level what, uint64_t own, uint64_t free_bytes)
+void wg_trace_timeline(int device, enum wg_level what, uint64_t own, uint64_t free_bytes,
+		       uint64_t now)
 {
 	struct tr_timeline *t;
 	struct wgtr_bucket *b;
-	uint64_t now;
 
 	if (!tr.file || device < 0 || device >= WGTR_DEVICES)
 		return;
 	t = &tr_lines[device];
-	now = wg_ticks();
 	if (wg_unlikely(!t->now || now >= t->until))
 		turn_bucket(t, device, now, own);
 	b = __atomic_load_n(&t->now, __ATOMIC_ACQUIRE);
