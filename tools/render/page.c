@@ -107,9 +107,13 @@ static size_t fit(const char *s, int room)
 void wg_wrap_cut(struct wg_page *p, enum wg_style style, const char *first, const char *rest,
 		 const char *text, size_t max)
 {
-	const char *lead = first;
+	const char *lead;
 	size_t used = 0;
 
+	/* A lead of hostile length must leave room for the text. */
+	first = wg_cut(p->arena, first, p->width * 2 / 3);
+	rest = wg_cut(p->arena, rest, p->width / 2);
+	lead = first;
 	while (*text == ' ')
 		text++;
 	do {

@@ -205,8 +205,12 @@ static size_t evidence_edges(const struct wg_graph *g, struct wg_arena *a, uint3
 		    goal == UINT32_MAX)
 			goal = (uint32_t)i;
 	}
-	if (goal == UINT32_MAX)
-		return 0;
+	if (goal == UINT32_MAX) { /* the culprit has no node (a rank that left nothing): in order */
+		for (size_t i = 0; i < ne; i++)
+			if (g->edges.v[i].evidence && *g->edges.v[i].evidence)
+				list[n++] = (uint32_t)i;
+		return n;
+	}
 	for (size_t i = 0; i < ne; i++) /* edges by the node they lead to */
 		if (g->edges.v[i].to < nn) {
 			next[i] = first[g->edges.v[i].to];
@@ -282,12 +286,17 @@ const char *wg_text_next(const struct wg_graph *g, bool dump)
 	for (size_t i = 0; i < f->procs.n && !q; i++)
 		if (f->procs.v[i]->pid == pid)
 			q = f->procs.v[i];
+	if (!q && p) { /* not here to be asked */
+		q = p;
+		pid = p->pid;
+	}
 	if (!wg_has_int(pid) || !q || q->from_snapshot || !q->alive) {
 		if (q && q->trace_path)
 			return wg_fmt(g->arena, "waitgraph mem %s", q->trace_path);
 		return NULL;
 	}
-	if (!f->is_root)
+	/* More rights only where they could change the answer. */
+	if (!f->is_root && g->verdict.confidence != WG_CONF_CERTAIN)
 		for (size_t i = 0; i < q->missing.n; i++)
 			if (q->missing.v[i].remedy && strstr(q->missing.v[i].remedy, "root"))
 				return wg_fmt(g->arena, "sudo waitgraph why %lld", (long long)pid);

@@ -616,8 +616,9 @@ static void thread_group(struct wg_page *page, const struct group *g, const stru
 	const struct wg_wait_view *v = g->view;
 	const char *s, *head;
 
-	head = g->count > 1 ? wg_fmt(a, "  %zu x %s", g->count, t->name ? t->name : "thread") :
-			      wg_fmt(a, "  %d %s%s", t->tid, t->name ? t->name : "",
+	head = t->name ? wg_cut(a, t->name, 24) : NULL;
+	head = g->count > 1 ? wg_fmt(a, "  %zu x %s", g->count, head ? head : "thread") :
+			      wg_fmt(a, "  %d %s%s", t->tid, head ? head : "",
 				     t->tid == p->pid ? " (main)" : "");
 	if (v && v->kind) {
 		s = wg_fmt(a, "waits: %s", v->kind);
