@@ -13,20 +13,13 @@
 __thread struct wg_thread wg_self WG_INITIAL_EXEC;
 
 /*
- * First call of a thread, or a call inside another one. Frames at or below the new caller's stack
- * pointer are gone without having returned: longjmp, an exception or a cancellation went past them.
+ * Frames at or below the new caller's stack pointer are gone without having returned: longjmp, an
+ * exception or a cancellation went past them.
  */
-bool wg_enter_slow(uint64_t sp)
+static uint32_t live_depth(const struct wg_thread *self, uint64_t sp)
 {
-	struct wg_thread *self = &wg_self;
 	uint32_t depth = self->depth;
 
-	if (wg_unlikely(!self->slot)) {
-		int *errno_at = &errno, was = *errno_at;
-
-		wg_rec_thread();
-		*errno_at = was;
-	}
 	while (depth) {
 		uint32_t top = depth < WGREC_DEPTH ? depth - 1 : WGREC_DEPTH - 1;
 		uint64_t other = self->up[top].sp;
@@ -35,12 +28,51 @@ bool wg_enter_slow(uint64_t sp)
 			break;
 		depth = top;
 	}
-	if (wg_unlikely(depth != self->depth)) {
-		self->depth = depth;
-		if (self->slot)
-			__atomic_store_n(&self->slot->depth, depth, __ATOMIC_RELEASE);
+	return depth;
+}
+
+void wg_enter_nested(struct wg_frame *f, uint16_t flags, uint64_t stream, unsigned int nargs,
+		     uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
+{
+	struct wg_thread *self = &wg_self;
+	struct wgrec_thread *slot;
+	uint32_t d;
+
+	if (wg_unlikely(!self->slot)) {
+		int *errno_at = &errno, was = *errno_at;
+
+		wg_rec_thread();
+		*errno_at = was;
 	}
-	return self->slot != NULL;
+	slot = f->slot = self->slot;
+	f->slotted = slot != NULL;
+	d = f->index = live_depth(self, f->site.sp);
+	if (d < WGREC_DEPTH)
+		self->up[d] = (struct wg_up){ f->site.sp, f->site.fn, f->api, f->kind };
+	self->depth = d + 1;
+	if (!slot)
+		return;
+	if (d < WGREC_DEPTH) {
+		struct wgrec_call *c = &slot->calls[d];
+
+		if (slot->depth > d) /* what stood here is stale: not to be read half new */
+			__atomic_store_n(&slot->depth, d, __ATOMIC_RELEASE);
+		c->since = f->began;
+		c->sp = f->site.sp;
+		c->fp = f->site.fp;
+		c->ra = f->site.ra;
+		c->fn = f->site.fn;
+		c->flags = flags | (stream == WG_NOSTREAM ? 0 : WGREC_CALLF_STREAM);
+		c->device = (int16_t)(self->device < 0 ? -1 : self->device);
+		c->nargs = (uint16_t)nargs;
+		c->stream = f->site.stream;
+		c->args[0] = a0;
+		c->args[1] = a1;
+		c->args[2] = a2;
+		c->args[3] = a3;
+	}
+	__atomic_store_n(&slot->seq, slot->seq + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&slot->depth, d + 1, __ATOMIC_RELEASE);
 }
 
 static void raise_to(uint64_t *word, uint64_t value)

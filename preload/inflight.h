@@ -66,7 +66,8 @@ struct wg_frame { /* lives on the wrapper's stack */
 	uint32_t index;	     /* calls in flight around this one */
 	uint32_t gave;
 	uint8_t api, kind;
-	bool slotted;
+	bool slotted;		   /* slot is not NULL */
+	struct wgrec_thread *slot; /* NULL: the table was full */
 };
 
 /*
@@ -97,7 +98,9 @@ static inline uint64_t wg_stamp(void)
 	return wg_ticks();
 }
 
-bool wg_enter_slow(uint64_t sp); /* a slot, or stale frames; false: no slot */
+/* The first call of a thread, or one inside another: everything that wg_enter() does after the stamp. */
+void wg_enter_nested(struct wg_frame *f, uint16_t flags, uint64_t stream, unsigned int nargs,
+		     uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3);
 void wg_waited(const struct wg_frame *f, uint64_t ended); /* a long call ended */
 extern uint64_t wg_long_wait; /* ticks */
 
@@ -110,9 +113,8 @@ wg_enter(struct wg_frame *f, uint16_t fn, uint8_t api, uint8_t kind, uint16_t fl
 {
 	struct wg_thread *self = &wg_self;
 	const uint64_t *frame = __builtin_frame_address(0);
-	struct wgrec_thread *slot;
+	struct wgrec_thread *slot = self->slot;
 	struct wgrec_call *c;
-	uint32_t d;
 
 	f->site.fn = fn;
 	f->site.device = -1;
@@ -126,52 +128,48 @@ wg_enter(struct wg_frame *f, uint16_t fn, uint8_t api, uint8_t kind, uint16_t fl
 	f->gave = self->gave;
 	f->api = api;
 	f->kind = kind;
-	f->slotted = true;
 	f->began = wg_stamp();
-	if (wg_unlikely(!self->slot || self->depth))
-		f->slotted = wg_enter_slow(f->site.sp);
-	d = f->index = self->depth;
-	if (wg_likely(d < WGREC_DEPTH)) {
-		self->up[d].sp = f->site.sp;
-		self->up[d].fn = fn;
-		self->up[d].api = api;
-		self->up[d].kind = kind;
-	}
-	self->depth = d + 1;
-	slot = self->slot;
-	if (wg_unlikely(!f->slotted))
+	if (wg_unlikely(!slot || self->depth)) {
+		wg_enter_nested(f, flags, stream, nargs, a0, a1, a2, a3);
 		return;
-	if (wg_likely(d < WGREC_DEPTH)) {
-		c = &slot->calls[d];
-		c->since = f->began;
-		c->sp = f->site.sp;
-		c->fp = f->site.fp;
-		c->ra = f->site.ra;
-		c->fn = fn;
-		c->flags = flags | (stream == WG_NOSTREAM ? 0 : WGREC_CALLF_STREAM);
-		c->device = (int16_t)(self->device < 0 ? -1 : self->device);
-		c->nargs = (uint16_t)nargs;
-		c->stream = stream == WG_NOSTREAM ? 0 : stream;
-		if (nargs > 0)
-			c->args[0] = a0;
-		if (nargs > 1)
-			c->args[1] = a1;
-		if (nargs > 2)
-			c->args[2] = a2;
-		if (nargs > 3)
-			c->args[3] = a3;
 	}
+	f->index = 0;
+	f->slotted = true;
+	f->slot = slot;
+	self->up[0].sp = f->site.sp;
+	self->up[0].fn = fn;
+	self->up[0].api = api;
+	self->up[0].kind = kind;
+	self->depth = 1;
+	c = &slot->calls[0];
+	c->since = f->began;
+	c->sp = f->site.sp;
+	c->fp = f->site.fp;
+	c->ra = f->site.ra;
+	c->fn = fn;
+	c->flags = flags | (stream == WG_NOSTREAM ? 0 : WGREC_CALLF_STREAM);
+	c->device = (int16_t)(self->device < 0 ? -1 : self->device);
+	c->nargs = (uint16_t)nargs;
+	c->stream = f->site.stream;
+	if (nargs > 0)
+		c->args[0] = a0;
+	if (nargs > 1)
+		c->args[1] = a1;
+	if (nargs > 2)
+		c->args[2] = a2;
+	if (nargs > 3)
+		c->args[3] = a3;
 	__atomic_store_n(&slot->seq, slot->seq + 1, __ATOMIC_RELEASE);
-	__atomic_store_n(&slot->depth, d + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&slot->depth, 1, __ATOMIC_RELEASE);
 }
 
 __attribute__((always_inline)) static inline void wg_leave(const struct wg_frame *f)
 {
-	struct wg_thread *self = &wg_self;
-	struct wgrec_thread *slot = self->slot;
+	struct wgrec_thread *slot = f->slot;
 
-	self->depth = f->index;
-	if (wg_unlikely(!f->slotted || !slot))
+	wg_self.depth = f->index;
+	/* The slot may have been given back meanwhile (a callback that ended its thread's record). */
+	if (wg_unlikely(!slot || slot != wg_self.slot))
 		return;
 	if (!f->index)
 		slot->calls_done++;

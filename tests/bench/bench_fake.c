@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/* bench_fake.c - a libcuda whose functions return at once, for bench_wrapper. */
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define FAKE(name, params) __attribute__((visibility("default"))) int name params; int name params
+
+static uint64_t next = 0x700000000000;
+
+FAKE(cuInit, (unsigned int f)) { return (int)(f & 0); }
+FAKE(cuDeviceGet, (int *d, int i)) { *d = i; return 0; }
+FAKE(cuDevicePrimaryCtxRetain, (void **c, int d)) { *c = (void *)(0x100 + (uintptr_t)d); return 0; }
+FAKE(cuCtxSetCurrent, (void *c)) { (void)c; return 0; }
+FAKE(cuCtxGetCurrent, (void **c)) { *c = (void *)0x100; return 0; }
+FAKE(cuCtxGetDevice, (int *d)) { *d = 0; return 0; }
+FAKE(cuStreamCreate, (void **s, unsigned int f)) { (void)f; *s = (void *)0x4000; return 0; }
+FAKE(cuStreamSynchronize, (void *s)) { (void)s; return 0; }
+FAKE(cuEventQuery, (void *e)) { (void)e; return 0; }
+FAKE(cuMemAlloc_v2, (uint64_t *p, size_t n)) { *p = next; next += (n + 511) / 512 * 512; return 0; }
+FAKE(cuMemFree_v2, (uint64_t p)) { (void)p; return 0; }
+FAKE(cuMemGetInfo_v2, (size_t *f, size_t *t)) { *f = 1ul << 33; *t = 1ul << 34; return 0; }
+FAKE(cuMemcpyHtoDAsync_v2, (uint64_t d, const void *h, size_t n, void *s))
+{
+	(void)d; (void)h; (void)n; (void)s;
+	return 0;
+}
+FAKE(cuLaunchKernel, (void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g,
+		      unsigned h, void *s, void **p, void **x))
+{
+	(void)f; (void)a; (void)b; (void)c; (void)d; (void)e; (void)g; (void)h; (void)s; (void)p; (void)x;
+	return 0;
+}
+FAKE(cuGetProcAddress_v2, (const char *name, void **p, int version, uint64_t flags, int *status))
+{
+	(void)version; (void)flags; (void)status;
+	*p = !strcmp(name, "cuMemcpyHtoDAsync") ? (void *)cuMemcpyHtoDAsync_v2 : NULL;
+	return *p ? 0 : 500;
+}
+FAKE(cuMemAdvise, (uint64_t p, size_t n, int a, int d)) { (void)p; (void)n; (void)a; (void)d; return 0; }
