@@ -242,10 +242,8 @@ static void read_config(struct wg_comm_init *how, const void *config)
 /* Where the call in flight shows the communicator's index, known only now. */
 static void show_comm(const struct wg_frame *f, int32_t c)
 {
-	struct wgrec_thread *t = wg_rec_thread();
-
-	if (f && t && f->slotted && f->index < WGREC_DEPTH && c >= 0)
-		__atomic_store_n(&t->calls[f->index].args[0], (uint64_t)c, __ATOMIC_RELEASE);
+	if (f && f->slot && f->index < WGREC_DEPTH && c >= 0)
+		__atomic_store_n(&f->slot->calls[f->index].args[0], (uint64_t)c, __ATOMIC_RELEASE);
 }
 
 static int32_t init_begin(const struct library *l, const struct wg_frame *f,

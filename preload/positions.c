@@ -33,6 +33,7 @@ struct context {
 	_Atomic uint64_t handle;
 	_Atomic uint32_t state;
 	int32_t device;
+	uint32_t refusals;
 	uint32_t page;		/* number, NO_PAGE: more contexts than pages */
 	unsigned long long id;	/* tells a context from a later one at the same address; 0 unknown */
 	uint64_t address;	/* the page as the device sees it */
@@ -97,6 +98,7 @@ static void fill_in(uint32_t k, uint64_t ctx)
 			  k : NO_PAGE;
 	if (!wg_rq.ctx_id || wg_rq.ctx_id(ctx, &c->id))
 		c->id = 0;
+	c->refusals = 0;
 	atomic_store(&c->last, -1);
 	atomic_store(&c->legacy, -1);
 	atomic_store_explicit(&c->state, CTX_NEW, memory_order_release);
@@ -154,6 +156,28 @@ static bool idle(int32_t context)
 	return true;
 }
 
+static const char *why_refused(int rc)
+{
+	switch (rc) {
+	case 1:
+		return "no GPU positions: pinning their page: invalid value";
+	case 2:
+		return "no GPU positions: pinning their page: out of memory (memlock limit?)";
+	case 3:
+		return "no GPU positions: pinning their page: driver not initialised";
+	case 201:
+		return "no GPU positions: pinning their page: invalid context";
+	case 304:
+		return "no GPU positions: pinning their page: operating system call failed";
+	case 800:
+		return "no GPU positions: pinning their page: not permitted";
+	case 801:
+		return "no GPU positions: pinning their page: not supported";
+	default:
+		return "no GPU positions: the driver refused to pin their page";
+	}
+}
+
 /* Context k is current, new and idle. */
 static void register_page(uint32_t k)
 {
@@ -185,8 +209,9 @@ static void register_page(uint32_t k)
 	if (mode >= 0 && wg_rq.capture_mode)
 		wg_rq.capture_mode(&mode);
 	if (rc) {
-		wg_note("the driver refused to pin the page of positions: no GPU positions");
-		atomic_store(&c->state, CTX_REFUSED);
+		wg_note(why_refused(rc));
+		/* A context may be current before it can do this: twice more, then it is an answer. */
+		atomic_store(&c->state, ++c->refusals < 3 ? CTX_NEW : CTX_REFUSED);
 		return;
 	}
 	atomic_store_explicit(&c->state, CTX_READY, memory_order_release);

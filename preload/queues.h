@@ -62,7 +62,8 @@ struct wg_slot { /* private half of a STREAMS entry */
 	uint64_t ctx;
 	uint32_t tid;
 	int32_t context;	/* index into contexts, -1 none */
-	uint32_t ring;		/* first entry in ITEMS, UINT32_MAX none */
+	uint32_t ring;		/* first entry in ITEMS, UINT32_MAX none (yet) */
+	bool no_ring;		/* none was left */
 	uint32_t word;		/* index into POSITIONS, UINT32_MAX none yet */
 	_Atomic uint64_t claimed; /* newest value that somebody set out to write */
 	_Atomic uint32_t stop;	/* writes were refused: no more on this stream */

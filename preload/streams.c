@@ -171,8 +171,6 @@ static int32_t take_entry(void)
 
 static uint32_t take_ring(int32_t i)
 {
-	if (wg_slots[i].ring != UINT32_MAX)
-		return wg_slots[i].ring; /* of the entry's former stream */
 	if (fresh_rings < wg_q.nrings &&
 	    wg_rec_use(WGREC_ITEMS, (fresh_rings + 1ull) * WGREC_STREAM_ITEMS))
 		return fresh_rings++ * WGREC_STREAM_ITEMS;
@@ -221,7 +219,8 @@ static int32_t add_stream(uint64_t handle, uint64_t ctx, uint32_t tid, uint32_t 
 	atomic_store(&slot->claimed, st->enqueued);
 
 	__atomic_store_n(&st->valid, 0, __ATOMIC_RELEASE);
-	slot->ring = st->items_first = take_ring(i);
+	st->items_first = slot->ring; /* of the entry's former stream, or none: the first item takes one */
+	slot->no_ring = false;
 	st->device = device;
 	st->handle = handle;
 	st->owner_tid = tid;
@@ -311,6 +310,26 @@ void wg_slot_retire(int32_t i)
 
 /* ---- giving ------------------------------------------------------------------ */
 
+/* At its first item: PyTorch makes 128 streams at once and uses two. */
+static __attribute__((noinline)) uint32_t first_ring(int32_t i)
+{
+	struct wg_slot *slot = &wg_slots[i];
+
+	if (slot->no_ring || !lock_table())
+		return UINT32_MAX;
+	if (slot->ring == UINT32_MAX) {
+		uint32_t ring = take_ring(i);
+
+		slot->no_ring = ring == UINT32_MAX;
+		if (slot->no_ring)
+			wg_note("more streams in use than rings of items: some are only counted");
+		wg_stream_at(i)->items_first = ring;
+		__atomic_store_n(&slot->ring, ring, __ATOMIC_RELEASE);
+	}
+	unlock_table();
+	return slot->ring;
+}
+
 /*
  * A thread that is off the CPU in here for a whole turn of the ring spoils one newer entry; readers
  * see that by its seq, unless it hits the same moment once more.
@@ -320,10 +339,12 @@ static uint64_t put_item(int32_t i, enum wgrec_op op, uint64_t object, uint64_t 
 {
 	struct wgrec_stream *st = wg_stream_at(i);
 	uint64_t seq = __atomic_add_fetch(&st->enqueued, 1, __ATOMIC_ACQ_REL);
-	uint32_t first = wg_slots[i].ring;
+	uint32_t first = __atomic_load_n(&wg_slots[i].ring, __ATOMIC_ACQUIRE);
 	struct wgrec_item *it;
 
 	__atomic_store_n(&st->last_enqueue_at, now, __ATOMIC_RELAXED);
+	if (wg_unlikely(first == UINT32_MAX))
+		first = first_ring(i);
 	if (wg_unlikely(first == UINT32_MAX)) {
 		__atomic_fetch_add(&wg_rec->lost_items, 1, __ATOMIC_RELAXED);
 		return seq;
