@@ -88,7 +88,7 @@ def strip_names(node):
 def emit_function(d):
     strip_names(d.type)
     d.storage, d.funcspec, d.align = [], [], []
-    return Plain().visit(d) + ";"
+    return Plain().visit(d).replace("()", "(void)") + ";"
 
 
 def wrap(line):
@@ -238,6 +238,7 @@ for s in sorted(symbols):
     m = re.match(r"(\w+?)(_ptsz|_ptds)$", s)
     if m and m.group(1) in funcs:
         funcs[s] = re.sub(r"\b%s\b" % re.escape(m.group(1)), s, funcs[m.group(1)], count=1)
+funcs.update({n: f"cudaError_t {n}(void);" for n in ("cudaProfilerStart", "cudaProfilerStop")})
 thread = macros("cuda_runtime_api.h", "-DCUDA_API_PER_THREAD_DEFAULT_STREAM")
 plain = macros("cuda_runtime_api.h")
 per_thread = []
@@ -255,8 +256,10 @@ save("cuda_runtime_api.h", HEAD % "cuda_runtime_api.h - the interface of libcuda
      "\n".join(consts) + "\n\n" + OPEN + "\n" + "\n".join(types) + "\n\n#include \"simgpu/runtime_functions.h\"\n" + CLOSE +
      "\n#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) && !defined(__CUDART_API_PER_THREAD_DEFAULT_STREAM_OFF)\n" +
      "\n".join(per_thread) + "\n#endif\n\n#endif\n")
-for n in ("cuda_runtime.h", "driver_types.h"):
+for n in ("cuda_runtime.h", "driver_types.h", "cuda_profiler_api.h"):
     save(n, HEAD % (n + " - everything stands in cuda_runtime_api.h.") + "#include \"cuda_runtime_api.h\"\n")
+
+save("cudaProfiler.h", HEAD % "cudaProfiler.h - everything stands in cuda.h." + "#include \"cuda.h\"\n")
 
 # --- NCCL ------------------------------------------------------------------------------------
 out = subprocess.run(["nm", "-D", "--defined-only", f"{root}/lib64/libnccl.so.2"],
@@ -270,3 +273,11 @@ save("nccl.h", HEAD % "nccl.h - the interface of libnccl.so.2, as far as the sim
      "#ifndef NCCL_H_\n#define NCCL_H_\n\n#include \"cuda_runtime_api.h\"\n#include <limits.h>\n\n" + "\n".join(consts) +
      "\n#define NCCL_VERSION(X, Y, Z) \\\n\t(((X) <= 2 && (Y) <= 8) ? (X) * 1000 + (Y) * 100 + (Z) : (X) * 10000 + (Y) * 100 + (Z))\n\n" +
      OPEN + "\n" + "\n".join(types) + "\n\n" + "\n".join(wrap(funcs[n]) for n in sorted(funcs)) + "\n" + CLOSE + "\n#endif\n")
+
+# --- names of errors, for cuGetErrorName and cudaGetErrorName ---------------------------------
+for path, typedef, out_name in (("cuda.h", "CUresult", "driver_errors.def"), ("cuda_runtime_api.h", "cudaError", "runtime_errors.def"),):
+    text = open(os.path.join(dest, path)).read()
+    m = re.search(r"enum (?:cudaError_enum|cudaError)\s*\{([^}]*)\}", text)
+    names = re.findall(r"^\s*(\w+) = (\d+)", m.group(1), re.M)
+    save("simgpu/" + out_name, HEAD % (out_name + " - E(name, number) of every " + typedef + ".") +
+         "".join(f"E({n}, {v})\n" for n, v in names))

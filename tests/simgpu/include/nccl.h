@@ -159,9 +159,9 @@ const char *ncclGetErrorString(ncclResult_t);
 const char *ncclGetLastError(ncclComm_t);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *);
 ncclResult_t ncclGetVersion(int *);
-ncclResult_t ncclGroupEnd();
+ncclResult_t ncclGroupEnd(void);
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *);
-ncclResult_t ncclGroupStart();
+ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclMemAlloc(void **, size_t);
 ncclResult_t ncclMemFree(void *);
 ncclResult_t ncclRecv(void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
@@ -172,7 +172,7 @@ ncclResult_t ncclReduce(const void *, void *, size_t, ncclDataType_t, ncclRedOp_
 	ncclComm_t, cudaStream_t);
 ncclResult_t ncclReduceScatter(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
 	ncclComm_t, cudaStream_t);
-void ncclResetDebugInit();
+void ncclResetDebugInit(void);
 ncclResult_t ncclScatter(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t,
 	cudaStream_t);
 ncclResult_t ncclSend(const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
@@ -210,9 +210,9 @@ const char *pncclGetErrorString(ncclResult_t);
 const char *pncclGetLastError(ncclComm_t);
 ncclResult_t pncclGetUniqueId(ncclUniqueId *);
 ncclResult_t pncclGetVersion(int *);
-ncclResult_t pncclGroupEnd();
+ncclResult_t pncclGroupEnd(void);
 ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t *);
-ncclResult_t pncclGroupStart();
+ncclResult_t pncclGroupStart(void);
 ncclResult_t pncclMemAlloc(void **, size_t);
 ncclResult_t pncclMemFree(void *);
 ncclResult_t pncclRecv(void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
@@ -223,7 +223,7 @@ ncclResult_t pncclReduce(const void *, void *, size_t, ncclDataType_t, ncclRedOp
 	ncclComm_t, cudaStream_t);
 ncclResult_t pncclReduceScatter(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
 	ncclComm_t, cudaStream_t);
-void pncclResetDebugInit();
+void pncclResetDebugInit(void);
 ncclResult_t pncclScatter(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t,
 	cudaStream_t);
 ncclResult_t pncclSend(const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);

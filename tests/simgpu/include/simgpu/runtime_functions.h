@@ -443,6 +443,8 @@ cudaError_t cudaOccupancyMaxActiveClusters(int *, const void *, const cudaLaunch
 cudaError_t cudaOccupancyMaxPotentialClusterSize(int *, const void *, const cudaLaunchConfig_t *);
 cudaError_t cudaPeekAtLastError(void);
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *, const void *);
+cudaError_t cudaProfilerStart(void);
+cudaError_t cudaProfilerStop(void);
 cudaError_t cudaRuntimeGetVersion(int *);
 cudaError_t cudaSetDevice(int);
 cudaError_t cudaSetDeviceFlags(unsigned int);
