@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * resolve.c - each thread goes to the resolver of its kind of wait; then the nodes that stand
+ * for "some thread of that process" get their targets.
+ */
+#include "internal.h"
+
+static void describe(struct wg_ctx *c, const char *kind, const char *does)
+{
+	struct wg_inode *n = &c->b->n.v[c->node];
+
+	n->wkind = kind;
+	n->wdoes = does;
+	if (!n->wcall)
+		n->wcall = c->t->wait.syscall_name;
+}
+
+static const char *const op_kind[] = {
+	[WG_OP_UNKNOWN] = "other", [WG_OP_RUNNING] = NULL,     [WG_OP_FUTEX] = "futex",
+	[WG_OP_READ] = "read",	   [WG_OP_WRITE] = "write",    [WG_OP_SYNC] = "sync",
+	[WG_OP_POLL] = "poll",	   [WG_OP_EPOLL] = "poll",     [WG_OP_ACCEPT] = "accept",
+	[WG_OP_CONNECT] = "connect", [WG_OP_WAIT] = "child",   [WG_OP_FLOCK] = "file-lock",
+	[WG_OP_FCNTL] = "file-lock", [WG_OP_SLEEP] = "sleep",  [WG_OP_SIGWAIT] = "signal",
+	[WG_OP_OPEN] = "other",	   [WG_OP_FSMETA] = "other",   [WG_OP_IOCTL] = "other",
+	[WG_OP_IOURING] = "other", [WG_OP_SYSV] = "other",     [WG_OP_FAULT] = "read",
+	[WG_OP_SPLICE] = "write",  [WG_OP_OTHER] = "other",
+};
+
+static const char *const op_does[] = {
+	[WG_OP_UNKNOWN] = "waits in the kernel", [WG_OP_RUNNING] = "runs",
+	[WG_OP_FUTEX] = "waits",		 [WG_OP_READ] = "reads",
+	[WG_OP_WRITE] = "writes",		 [WG_OP_SYNC] = "waits for its writes to reach storage",
+	[WG_OP_POLL] = "polls",			 [WG_OP_EPOLL] = "waits for events",
+	[WG_OP_ACCEPT] = "waits for a connection", [WG_OP_CONNECT] = "connects",
+	[WG_OP_WAIT] = "waits for a child",	 [WG_OP_FLOCK] = "waits for a file lock",
+	[WG_OP_FCNTL] = "waits for a file lock", [WG_OP_SLEEP] = "sleeps",
+	[WG_OP_SIGWAIT] = "waits for a signal",	 [WG_OP_OPEN] = "opens a file",
+	[WG_OP_FSMETA] = "changes or asks a file", [WG_OP_IOCTL] = "waits in an ioctl",
+	[WG_OP_IOURING] = "waits for I/O completions", [WG_OP_SYSV] = "waits for a System V object",
+	[WG_OP_FAULT] = "faults a page in",	 [WG_OP_SPLICE] = "copies between descriptors",
+	[WG_OP_OTHER] = "waits in the kernel",
+};
+
+static void end_here(struct wg_ctx *c, enum wg_class cls, enum wg_fate fate, const char *text)
+{
+	wg_set_end(c->b, c->node, cls, fate, WG_CERTAIN, text);
+}
+
+static bool resolve_stopped(struct wg_ctx *c)
+{
+	const struct wg_process *p = c->p;
+	const struct wg_thread *t = c->t;
+	struct wg_b *b = c->b;
+	const char *text;
+
+	if (t->state == 't' || (t->state == 'T' && p->tracer_pid)) {
+		int32_t tr = wg_pid_proc(b, b->pi[c->proc].host, p->tracer_pid);
+
+		if (p->tracer_pid)
+			text = wg_say(b, "it is held in a tracing stop by pid %d%s%s%s", p->tracer_pid,
+				      tr >= 0 && b->pi[tr].p->comm ? " (" : "",
+				      tr >= 0 && b->pi[tr].p->comm ? b->pi[tr].p->comm : "",
+				      tr >= 0 && b->pi[tr].p->comm ? ")" : "");
+		else
+			text = "it is held in a tracing stop by a debugger";
+	} else if (t->state == 'T') {
+		if (p->tty_pgrp && p->tty_pgrp != p->pgid)
+			text = "it is stopped (state T); its process group is in the background of "
+			       "its terminal, so SIGTTIN or SIGTTOU is the likely cause";
+		else
+			text = "it is stopped (state T)";
+	} else if (p->cgroup.frozen) {
+		text = wg_say(b, "its control group %s is frozen",
+			      p->cgroup.path ? p->cgroup.path : "");
+	} else {
+		return false;
+	}
+	describe(c, "stopped", "is stopped");
+	end_here(c, CL_STOPPED, FATE_STUCK, text);
+	return true;
+}
+
+static void resolve_running(struct wg_ctx *c)
+{
+	const char *where = wg_where(c->b, c->t);
+	struct wg_inode *n = &c->b->n.v[c->node];
+
+	n->wkind = NULL;
+	if (wg_resolve_spin(c) || wg_resolve_limits(c))
+		return;
+	n = &c->b->n.v[c->node];
+	if (wg_has_sec(c->t->cpu_share) && c->t->cpu_share < 0.02 && c->t->sampled_twice &&
+	    c->t->same_place) {
+		/* Runnable all the time and given no processor: a quota, or a starved machine. */
+		wg_set_end(c->b, c->node, CL_BUSY_CPU, FATE_PENDING, WG_LIKELY,
+			   "it is ready to run and got almost no processor time");
+		n->wdoes = "is ready to run";
+		return;
+	}
+	n->wdoes = "computes";
+	end_here(c, CL_BUSY_CPU, FATE_MOVING,
+		 where ? wg_say(c->b, "it computes in %s", where) : "it computes");
+}
+
+/* Waits of which neither the state nor the time says that anything is wrong. */
+static void resolve_sleep(struct wg_ctx *c)
+{
+	double len = wg_timeout(c->t);
+	struct wg_inode *n;
+
+	if (wg_resolve_spin(c) || wg_resolve_limits(c))
+		return;
+	end_here(c, CL_IDLE, FATE_IDLE,
+		 wg_has_sec(len) ? wg_say(c->b, "it sleeps for %s by a timer", wg_secs(c->b, len))
+				 : "it sleeps by a timer");
+	n = &c->b->n.v[c->node];
+	n->end.timer_s = wg_has_sec(len) ? len : WG_NO_SEC;
+}
+
+static void resolve_unknown(struct wg_ctx *c)
+{
+	struct wg_inode *n;
+
+	if (wg_resolve_storage(c))
+		return;
+	end_here(c, CL_UNKNOWN, FATE_UNKNOWN,
+		 c->t->wait.op == WG_OP_UNKNOWN
+			 ? "it sleeps in the kernel, and its system call could not be read"
+			 : wg_say(c->b, "it waits in %s, of which the other side is not visible",
+				  c->t->wait.syscall_name ? c->t->wait.syscall_name : "a system call"));
+	n = &c->b->n.v[c->node];
+	n->end.missing = c->t->wait.op == WG_OP_UNKNOWN ? "the system call of this thread"
+							: "who would complete this call";
+}
+
+static void resolve_op(struct wg_ctx *c)
+{
+	const struct wg_wait *w = &c->t->wait;
+	const struct wg_file *file = wg_fd(c->b, c->proc, w->fd);
+
+	switch (w->op) {
+	case WG_OP_RUNNING:
+		resolve_running(c);
+		return;
+	case WG_OP_FUTEX:
+		wg_resolve_futex(c);
+		return;
+	case WG_OP_READ:
+	case WG_OP_ACCEPT:
+		if (!wg_resolve_storage(c))
+			wg_resolve_fd_io(c, file, false, wg_timeout(c->t));
+		return;
+	case WG_OP_WRITE:
+	case WG_OP_CONNECT:
+	case WG_OP_SPLICE:
+		if (!wg_resolve_storage(c))
+			wg_resolve_fd_io(c, file, true, wg_timeout(c->t));
+		return;
+	case WG_OP_SYNC:
+	case WG_OP_FSMETA:
+	case WG_OP_FAULT:
+		if (!wg_resolve_storage(c))
+			resolve_unknown(c);
+		return;
+	case WG_OP_OPEN:
+		if (!wg_resolve_storage(c))
+			wg_resolve_fd_io(c, NULL, false, WG_NO_SEC);
+		return;
+	case WG_OP_POLL:
+	case WG_OP_EPOLL:
+		wg_resolve_poll(c);
+		return;
+	case WG_OP_WAIT:
+		wg_resolve_wait(c);
+		return;
+	case WG_OP_FLOCK:
+	case WG_OP_FCNTL:
+		wg_resolve_file_lock(c);
+		return;
+	case WG_OP_SLEEP:
+		resolve_sleep(c);
+		return;
+	case WG_OP_SIGWAIT:
+		end_here(c, CL_IDLE, FATE_IDLE, "it waits for a signal");
+		return;
+	default:
+		resolve_unknown(c);
+		return;
+	}
+}
+
+static void resolve_thread(struct wg_b *b, int32_t proc, uint32_t thr)
+{
+	const struct wg_process *p = b->pi[proc].p;
+	struct wg_ctx c = {b, proc, p, &p->threads.v[thr], b->pi[proc].tbase + thr};
+	struct wg_inode *n = &b->n.v[c.node];
+	const struct wg_thread *t = c.t;
+
+	n->bystander = wg_is_bystander(b, proc, t);
+	if (t->state == 'Z' || t->state == 'X') {
+		n->wdoes = "has ended";
+		wg_set_end(b, c.node, CL_IDLE, FATE_IDLE, WG_CERTAIN, "it has ended");
+		return;
+	}
+	if (resolve_stopped(&c))
+		return;
+	describe(&c, (unsigned int)t->wait.op <= WG_OP_OTHER ? op_kind[t->wait.op] : "other",
+		 (unsigned int)t->wait.op <= WG_OP_OTHER ? op_does[t->wait.op] : "waits");
+	if (wg_resolve_driver(&c) || wg_resolve_gil(&c))
+		return;
+	if (t->calls.n && wg_resolve_gpu_call(&c))
+		return;
+	resolve_op(&c);
+}
+
+/* ---- nodes that stand for several threads ----------------------------------- */
+
+uint32_t wg_process_actor(struct wg_b *b, int32_t proc)
+{
+	return b->pi[proc].node;
+}
+
+uint32_t wg_wakers(struct wg_b *b, int32_t proc)
+{
+	bool fresh;
+	uint32_t n = wg_node(b, IT_WAKERS, (uint64_t)proc, 0, &fresh);
+
+	if (fresh) {
+		b->n.v[n].proc = proc;
+		b->n.v[n].mode = MODE_ANY;
+		b->pi[proc].wakers = n + 1;
+	}
+	return n;
+}
+
+static const char *describe_end(struct wg_b *b, const struct wg_process *p)
+{
+	if (p->end.known && p->end.oom_killed)
+		return "it was killed because memory ran out";
+	if (p->end.known && p->end.signal && p->end.killer_pid)
+		return wg_say(b, "it was killed by signal %d from pid %d%s%s%s", p->end.signal,
+			      p->end.killer_pid, p->end.killer_name ? " (" : "",
+			      p->end.killer_name ? p->end.killer_name : "",
+			      p->end.killer_name ? ")" : "");
+	if (p->end.known && p->end.signal)
+		return wg_say(b, "it was ended by signal %d", p->end.signal);
+	if (p->end.known)
+		return wg_say(b, "it has exited with status %d", p->end.status);
+	if (p->state == 'Z')
+		return "it has ended and is a zombie";
+	return "it no longer exists";
+}
+
+static void finish_process(struct wg_b *b, int32_t proc)
+{
+	struct wg_pinfo *pi = &b->pi[proc];
+	const struct wg_process *p = pi->p;
+	uint32_t main_node = pi->main_thr < 0 ? WG_NONE : pi->tbase + (uint32_t)pi->main_thr;
+	uint32_t lone = WG_NONE, n = 0;
+	bool visible = b->n.v[pi->node].visible;
+
+	if (pi->dead) {
+		wg_set_end(b, pi->node, CL_PEER_DEAD, FATE_STUCK,
+			   p->from_snapshot && p->trace_only && !p->end.known ? WG_LIKELY : WG_CERTAIN,
+			   describe_end(b, p));
+		b->n.v[pi->node].end.gone = true;
+		return;
+	}
+	if (pi->is_self) {
+		wg_set_end(b, pi->node, CL_IDLE, FATE_IDLE, WG_CERTAIN, "it answers this question");
+		return;
+	}
+	for (uint32_t i = 0; i < p->threads.n; i++) {
+		const struct wg_inode *t = &b->n.v[pi->tbase + i];
+		struct wg_iedge *e;
+
+		if (p->threads.v[i].state == 'Z' || p->threads.v[i].state == 'X')
+			continue;
+		if (pi->tbase + i != main_node && (t->bystander || t->ownerless))
+			continue;
+		e = wg_edge(b, pi->node, pi->tbase + i, WG_EDGE_CHILD_OF, true, "thread of the process");
+		e->hidden = true;
+		lone = pi->tbase + i;
+		n++;
+	}
+	b->n.v[pi->node].visible = visible;
+	if (n > 1) /* which of them would act is not known */
+		for (uint32_t x = b->n.v[pi->node].first; x; x = b->e.v[x - 1].next)
+			b->e.v[x - 1].certain = b->e.v[x - 1].to == main_node;
+	(void)lone;
+	if (n)
+		return;
+	if (p->stub && wg_has_sec(p->cpu_share) && p->cpu_share >= 0.2)
+		wg_set_end(b, pi->node, CL_BUSY_CPU, FATE_MOVING, WG_CERTAIN, "it uses the CPU");
+	else if (p->state == 'T' || p->state == 't')
+		wg_set_end(b, pi->node, CL_STOPPED, FATE_STUCK, WG_CERTAIN, "it is stopped (state T)");
+	else if (p->stub && (p->state == 'S' || p->state == 'I'))
+		wg_set_end(b, pi->node, CL_IDLE, FATE_IDLE, WG_LIKELY, "it sleeps");
+	else {
+		wg_set_end(b, pi->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+			   "its threads could not be read");
+		b->n.v[pi->node].end.missing = "the threads of that process";
+	}
+}
+
+static void finish_wakers(struct wg_b *b, int32_t proc)
+{
+	struct wg_pinfo *pi = &b->pi[proc];
+	uint32_t hub = pi->wakers - 1;
+
+	for (uint32_t i = 0; i < pi->p->threads.n; i++) {
+		const struct wg_inode *t = &b->n.v[pi->tbase + i];
+		struct wg_iedge *e;
+
+		if (t->bystander || t->ownerless || pi->p->threads.v[i].state == 'Z')
+			continue;
+		e = wg_edge(b, hub, pi->tbase + i, WG_EDGE_WOKEN_BY, false,
+			    "another thread of this process, which could act");
+		e->hidden = true;
+	}
+}
+
+void wg_resolve_all(struct wg_b *b)
+{
+	for (uint32_t i = 0; i < b->np; i++) {
+		if (b->pi[i].dead || b->pi[i].is_self)
+			continue;
+		for (uint32_t k = 0; k < b->pi[i].p->threads.n; k++)
+			resolve_thread(b, (int32_t)i, k);
+	}
+	wg_resolve_streams(b);
+	wg_resolve_collectives(b);
+	for (uint32_t i = 0; i < b->np; i++) {
+		finish_process(b, (int32_t)i);
+		if (b->pi[i].wakers)
+			finish_wakers(b, (int32_t)i);
+	}
+}

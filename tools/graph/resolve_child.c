@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * resolve_child.c - wait4 and its kin: from the parent to the child that has not ended.
+ *
+ * A process ends by its main thread, so that is the one to follow; a child of which only
+ * its CPU time is known still says whether it works.
+ */
+#include "internal.h"
+
+static void wait_child(struct wg_ctx *c, int32_t proc, bool only)
+{
+	struct wg_b *b = c->b;
+	struct wg_iedge *e;
+
+	e = wg_edge(b, c->node, wg_process_actor(b, proc), WG_EDGE_CHILD_OF, only, "argument of the wait");
+	e->since = c->t->wait.since_s;
+	e->says = "for the end of";
+	b->n.v[b->pi[proc].node].visible = true;
+}
+
+void wg_resolve_wait(struct wg_ctx *c)
+{
+	const struct wg_wait *w = &c->t->wait;
+	const struct wg_process *p = c->p;
+	struct wg_b *b = c->b;
+	size_t live = 0;
+	int32_t i = -1;
+
+	if (wg_still(b, p, c->t) == STILL_NO) {
+		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN,
+			   "children ended between the two looks");
+		return;
+	}
+	if (wg_has_int(w->child) && w->child > 0) {
+		i = wg_pid_proc(b, b->pi[c->proc].host, (int32_t)w->child);
+		b->n.v[c->node].wobject = wg_say(b, "pid %lld", (long long)w->child);
+		if (i >= 0 && !b->pi[i].dead) {
+			wait_child(c, i, true);
+			return;
+		}
+		/* A zombie whose parent waits for it is collected at once, unless it is traced. */
+		wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+			   wg_say(b, "it waits for child %lld, which could not be looked at",
+				  (long long)w->child));
+		b->n.v[c->node].end.missing = wg_say(b, "the state of process %lld", (long long)w->child);
+		return;
+	}
+	b->n.v[c->node].wobject = "any child";
+	for (size_t k = 0; k < p->children.n; k++) {
+		i = wg_pid_proc(b, b->pi[c->proc].host, p->children.v[k]);
+		if (i >= 0 && !b->pi[i].dead)
+			live++;
+	}
+	for (size_t k = 0; k < p->children.n; k++) {
+		i = wg_pid_proc(b, b->pi[c->proc].host, p->children.v[k]);
+		if (i >= 0 && !b->pi[i].dead)
+			wait_child(c, i, live == 1);
+	}
+	if (live)
+		return;
+	if (wg_has_sec(p->children_cpu_share) && p->children_cpu_share >= 0.2) {
+		wg_set_end(b, c->node, CL_BUSY_CPU, FATE_MOVING, WG_LIKELY, "its children use the CPU");
+		return;
+	}
+	wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+		   "it waits for children that could not be looked at");
+	b->n.v[c->node].end.missing = "the child processes";
+}

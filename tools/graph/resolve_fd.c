@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * resolve_fd.c - reads, writes and polls: from a descriptor to whoever holds the other end.
+ *
+ * The waiter needs ANY process at the other end to act. A descriptor that the waiter's own
+ * process holds counts only as far as it has other threads; one that a child inherited and
+ * never meant to use counts like any other, so that "nobody else could write" is only said
+ * when it is so. A writer that has died while its descriptor lives on adds itself: it cannot
+ * move anything, but it explains the silence.
+ */
+#include "internal.h"
+
+#include <fcntl.h>
+#include <poll.h>
+
+static bool can(const struct wg_file *x, bool write)
+{
+	int64_t acc;
+
+	if (!wg_has_int(x->flags))
+		return true;
+	acc = x->flags & O_ACCMODE;
+	return write ? acc != O_RDONLY : acc != O_WRONLY;
+}
+
+static uint32_t end_node(struct wg_ctx *c, enum wg_itype type, const struct wg_file *x, bool writes,
+			 bool *fresh)
+{
+	struct wg_b *b = c->b;
+	uint32_t ix = wg_node(b, type, x->ino ? x->ino : (uint64_t)x->fd,
+			      (uint64_t)c->proc << 1 | writes, fresh);
+	struct wg_inode *n = &b->n.v[ix];
+
+	if (*fresh) {
+		n->proc = c->proc;
+		n->obj = x;
+		n->mode = MODE_ANY;
+		if (type == IT_SOCKET && x->sock_remote && x->sock_remote[0])
+			n->label = wg_say(b, "socket to %s", x->sock_remote);
+		else if (type == IT_SOCKET && x->sock_local && x->sock_local[0])
+			n->label = wg_say(b, "socket %s", x->sock_local);
+		else
+			n->label = x->path ? x->path : wg_say(b, "descriptor %d", x->fd);
+		n->id = wg_say(b, "%c:%d:%s%llu", type == IT_SOCKET ? 's' : type == IT_PIPE ? 'p' : 'f',
+			       c->p->pid, writes ? "w" : "r", (unsigned long long)x->ino);
+	}
+	if (!wg_has_sec(n->wsince) || c->t->wait.since_s > n->wsince)
+		n->wsince = c->t->wait.since_s;
+	return ix;
+}
+
+static void to_end(struct wg_ctx *c, uint32_t to)
+{
+	struct wg_iedge *e = wg_edge(c->b, c->node, to, WG_EDGE_WAITS_FOR, true, "descriptor of the call");
+
+	e->since = c->t->wait.since_s;
+	if (!c->b->n.v[c->node].wobject)
+		c->b->n.v[c->node].wobject = c->b->n.v[to].label;
+}
+
+/* Other threads of the waiter's own process, when it has any. */
+static bool own_threads(struct wg_ctx *c, uint32_t end, enum wg_edge_kind kind)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->p->threads.n; i++)
+		n += !c->p->threads.v[i].ours;
+	if (n < 2)
+		return false;
+	wg_edge(c->b, end, wg_wakers(c->b, c->proc), kind, false,
+		"the other end is held by this process itself")->hidden = true;
+	return true;
+}
+
+struct ends {
+	uint32_t others, own, dead, strangers;
+	bool threads; /* own threads could act */
+};
+
+static void add_process(struct wg_ctx *c, uint32_t end, int32_t proc, enum wg_edge_kind kind,
+			enum wg_class idle, const char *how)
+{
+	struct wg_b *b = c->b;
+	struct wg_iedge *e = wg_edge(b, end, wg_process_actor(b, proc), kind,
+				     b->f->fd_scan_complete, how);
+
+	e->idle_cls = idle;
+	e->since = c->t->wait.since_s;
+}
+
+static struct ends add_holders(struct wg_ctx *c, uint32_t end, uint32_t first, bool writes,
+			       enum wg_edge_kind kind, enum wg_class idle)
+{
+	struct wg_b *b = c->b;
+	struct ends r = {0};
+	int32_t seen[64];
+	size_t nseen = 0;
+
+	for (uint32_t h = first; h && h != WG_NONE; h = b->holders.v[h - 1].next) {
+		const struct wg_holder *x = &b->holders.v[h - 1];
+		const struct wg_file *file = &b->pi[x->proc].p->files.v[x->file];
+		bool dup = false;
+
+		if (!can(file, !writes))
+			continue;
+		if (x->proc == c->proc) {
+			r.own++;
+			continue;
+		}
+		for (size_t i = 0; i < nseen; i++)
+			dup |= seen[i] == x->proc;
+		if (dup)
+			continue;
+		if (nseen < sizeof(seen) / sizeof(seen[0]))
+			seen[nseen++] = x->proc;
+		if (b->pi[x->proc].dead) {
+			r.dead++;
+			continue;
+		}
+		r.others++;
+		if (b->pi[x->proc].parent != c->proc)
+			r.strangers++;
+		add_process(c, end, x->proc, kind, idle,
+			    wg_say(b, "descriptor %d of pid %d is the %s end", file->fd,
+				   b->pi[x->proc].p->pid, writes ? "reading" : "writing"));
+	}
+	if (r.own)
+		r.threads = own_threads(c, end, kind);
+	/* With one candidate the edge is as sure as the search; with several it is one of them. */
+	if (r.others + r.threads > 1)
+		for (uint32_t x = b->n.v[end].first; x; x = b->e.v[x - 1].next)
+			b->e.v[x - 1].certain = false;
+	return r;
+}
+
+/*
+ * The writer died, its descriptor lives on: a child of the waiter that has ended, while those
+ * that still hold the end are of the same making (a pool's other workers) or strangers to it.
+ */
+static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *r, uint32_t first)
+{
+	struct wg_b *b = c->b;
+
+	for (size_t i = 0; i < c->p->children.n; i++) {
+		int32_t d = wg_pid_proc(b, b->pi[c->proc].host, c->p->children.v[i]);
+		bool alike = r->others == 0 || r->others == r->strangers;
+		struct wg_iedge *e;
+
+		if (d < 0 || !b->pi[d].dead)
+			continue;
+		for (uint32_t h = first; h && h != WG_NONE && !alike; h = b->holders.v[h - 1].next) {
+			const struct wg_process *o = b->pi[b->holders.v[h - 1].proc].p;
+
+			if (o == c->p || o->ppid != c->p->pid)
+				continue;
+			alike = o->comm && b->pi[d].p->comm && !strcmp(o->comm, b->pi[d].p->comm);
+		}
+		if (!alike && !(b->pi[d].p->end.known && b->pi[d].p->end.signal))
+			continue;
+		e = wg_edge(b, end, b->pi[d].node, WG_EDGE_WRITTEN_BY, r->others == 0,
+			    "a child of the reader that has ended; its end of the pipe lives on elsewhere");
+		e->since = c->t->wait.since_s;
+	}
+	/* Ended and reaped: only an observer can have seen it. */
+	for (uint32_t i = 0; i < b->np; i++) {
+		const struct wg_process *d = b->pi[i].p;
+		struct wg_iedge *e;
+		bool child = false;
+
+		if (!b->pi[i].dead || d->ppid != c->p->pid || !d->end.known ||
+		    b->pi[i].host != b->pi[c->proc].host)
+			continue;
+		for (size_t k = 0; k < c->p->children.n; k++)
+			child |= c->p->children.v[k] == d->pid;
+		if (child || (r->others && r->others != r->strangers && !d->end.signal))
+			continue;
+		e = wg_edge(b, end, b->pi[i].node, WG_EDGE_WRITTEN_BY, false,
+			    "a child of the reader that ended while its descriptor lives on elsewhere");
+		e->since = c->t->wait.since_s;
+	}
+}
+
+static void pipe_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, enum wg_class idle)
+{
+	struct wg_b *b = c->b;
+	uint64_t dev = x->kind == WG_FILE_PIPE ? 0 : x->dev;
+	uint32_t first, end;
+	struct ends r;
+	bool fresh;
+
+	end = end_node(c, IT_PIPE, x, writes, &fresh);
+	to_end(c, end);
+	if (!fresh)
+		return;
+	first = wg_map_get(&b->pipes, b->pi[c->proc].host, dev, x->ino);
+	r = add_holders(c, end, first, writes, writes ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY, idle);
+	if (!writes)
+		add_dead_writers(c, end, &r, first);
+	if (r.others)
+		return;
+	if (r.threads) { /* a pipe inside the process: whoever could write it is one of its threads */
+		wg_set_end(b, end, writes ? CL_PIPE_FULL : CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
+			   writes ? "only threads of this process could read it, and none does"
+				  : "only threads of this process could write it, and none can");
+	} else if (r.own && !writes) {
+		wg_set_end(b, end, CL_PEER_DEAD, FATE_STUCK, WG_LIKELY,
+			   "its last other writer is gone; the reading process itself keeps the "
+			   "writing end open, so the end of file never comes");
+		b->n.v[end].end.gone = true;
+		b->n.v[end].end.pid = c->p->pid;
+		b->n.v[end].end.tid = c->t->tid;
+		b->n.v[end].end.who = "reader that holds the only writing end itself";
+	} else if (r.own) {
+		wg_set_end(b, end, CL_PIPE_FULL, FATE_STUCK, WG_CERTAIN,
+			   "only the writing thread's own process could read it");
+		b->n.v[end].end.pid = c->p->pid;
+		b->n.v[end].end.tid = c->t->tid;
+	} else if (!b->n.v[end].nout) {
+		wg_set_end(b, end, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+			   "no process was found that holds its other end");
+		b->n.v[end].end.missing = b->f->fd_scan_complete
+						  ? "who holds the other end of the pipe"
+						  : "the descriptors of other users' processes";
+	}
+}
+
+/* A listening socket of the same process with the same address: this end was accepted. */
+static bool accepted(const struct wg_ctx *c, const struct wg_file *x)
+{
+	for (size_t i = 0; i < c->p->files.n && x->sock_local; i++) {
+		const struct wg_file *l = &c->p->files.v[i];
+		const char *port, *mine;
+
+		if (l->kind != WG_FILE_SOCKET || l->sock_state != WG_SOCK_LISTEN || !l->sock_local)
+			continue;
+		if (!strcmp(l->sock_local, x->sock_local))
+			return true;
+		port = strrchr(l->sock_local, ':'); /* listening on any address */
+		mine = strrchr(x->sock_local, ':');
+		if (port && mine && !strcmp(port, mine) &&
+		    (!strncmp(l->sock_local, "0.0.0.0:", 8) || !strncmp(l->sock_local, "[::]:", 5) ||
+		     !strncmp(l->sock_local, ":::", 3) || !strncmp(l->sock_local, "*:", 2)))
+			return true;
+	}
+	return false;
+}
+
+/* Who listens at this address on this host? For connections that nobody has accepted yet. */
+static int32_t listener(const struct wg_ctx *c, const char *remote)
+{
+	const struct wg_b *b = c->b;
+	const char *port = remote ? strrchr(remote, ':') : NULL;
+
+	for (uint32_t i = 0; i < b->np && remote; i++) {
+		if (b->pi[i].host != b->pi[c->proc].host || b->pi[i].dead)
+			continue;
+		for (size_t k = 0; k < b->pi[i].p->files.n; k++) {
+			const struct wg_file *l = &b->pi[i].p->files.v[k];
+			const char *lp;
+
+			if (l->kind != WG_FILE_SOCKET || l->sock_state != WG_SOCK_LISTEN ||
+			    !l->sock_local)
+				continue;
+			if (!strcmp(l->sock_local, remote))
+				return (int32_t)i;
+			lp = strrchr(l->sock_local, ':');
+			if (lp && port && !strcmp(lp, port) && !strncmp(remote, "127.", 4) &&
+			    !strncmp(l->sock_local, "0.0.0.0:", 8))
+				return (int32_t)i;
+		}
+	}
+	return -1;
+}
+
+static void socket_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, enum wg_class idle)
+{
+	struct wg_b *b = c->b;
+	struct ends r = {0};
+	uint32_t end, first;
+	bool fresh, server = !writes && accepted(c, x);
+	int32_t l;
+
+	end = end_node(c, IT_SOCKET, x, writes, &fresh);
+	to_end(c, end);
+	if (!fresh)
+		return;
+	if (x->sock_state == WG_SOCK_LISTEN) {
+		wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_CERTAIN,
+			   wg_say(b, "it listens%s%s and nobody connects", x->sock_local ? " at " : "",
+				  x->sock_local ? x->sock_local : ""));
+		return;
+	}
+	if (server) /* who accepted a connection waits for a request by design */
+		idle = CL_NONE;
+	if (x->sock_peer_ino) {
+		first = wg_map_get(&b->socks, b->pi[c->proc].host, x->sock_peer_ino, 0);
+		r = add_holders(c, end, first, writes, writes ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY,
+				idle);
+		if (!r.others && r.threads) {
+			wg_set_end(b, end, writes ? CL_PIPE_FULL : CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
+				   "both ends belong to this process, and no other thread of it acts");
+			return;
+		}
+		if (!r.others && r.own) {
+			wg_set_end(b, end, writes ? CL_PIPE_FULL : CL_PEER_DEAD, FATE_STUCK, WG_LIKELY,
+				   "both ends belong to this process, which has no other thread");
+			b->n.v[end].end.gone = !writes;
+			b->n.v[end].end.pid = c->p->pid;
+			b->n.v[end].end.tid = c->t->tid;
+			return;
+		}
+		if (r.others)
+			return;
+	}
+	if (x->sock_state == WG_SOCK_UNCONNECTED && !writes) {
+		wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_LIKELY, "it waits for a message from anyone");
+		return;
+	}
+	l = listener(c, x->sock_remote);
+	if (l >= 0 && l != c->proc) {
+		add_process(c, end, l, writes ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY, idle,
+			    wg_say(b, "pid %d listens at %s and has not accepted this connection",
+				   b->pi[l].p->pid, x->sock_remote));
+		return;
+	}
+	if (server) {
+		wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_LIKELY, "it serves a connection without a request");
+		return;
+	}
+	if (x->sock_remote && x->sock_remote[0]) {
+		wg_set_end(b, end, writes ? CL_PIPE_FULL : CL_PEER_SILENT, FATE_STUCK, WG_GUESS,
+			   wg_say(b, "the peer %s %s; it could not be asked", x->sock_remote,
+				  x->sock_state == WG_SOCK_CONNECTING ? "does not answer"
+				  : writes ? "does not read" : "does not send"));
+		b->n.v[end].end.who = wg_say(b, "peer at %s", x->sock_remote);
+		return;
+	}
+	wg_set_end(b, end, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS, "its peer could not be found");
+	b->n.v[end].end.missing = "the process at the other end of a socket";
+}
+
+static void tty_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, bool master)
+{
+	struct wg_b *b = c->b;
+	uint32_t end, n = 0;
+	bool fresh;
+
+	end = end_node(c, IT_PIPE, x, writes, &fresh);
+	to_end(c, end);
+	if (!fresh)
+		return;
+	for (uint32_t i = 0; i < b->np && x->pty_index >= 0; i++) {
+		const struct wg_process *o = b->pi[i].p;
+
+		if ((int32_t)i == c->proc || b->pi[i].dead || b->pi[i].host != b->pi[c->proc].host)
+			continue;
+		for (size_t k = 0; k < o->files.n; k++) {
+			bool om = o->files.v[k].path && strstr(o->files.v[k].path, "ptmx");
+
+			if (o->files.v[k].pty_index != x->pty_index || om == master ||
+			    !(o->files.v[k].kind == WG_FILE_TTY || om))
+				continue;
+			/* Nobody owes a terminal a key press; but a full one is not being read. */
+			add_process(c, end, (int32_t)i, writes ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY,
+				    writes ? CL_PIPE_FULL : CL_NONE,
+				    wg_say(b, "pid %d holds the other side of terminal %d", o->pid,
+					   x->pty_index));
+			n++;
+			break;
+		}
+	}
+	if (n)
+		return;
+	if (writes)
+		wg_set_end(b, end, CL_PIPE_FULL, FATE_STUCK, WG_GUESS,
+			   "the terminal takes no more output");
+	else
+		wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_LIKELY, "it waits for input from a terminal");
+}
+
+static void eventfd_targets(struct wg_ctx *c, const struct wg_file *x, bool alone)
+{
+	struct wg_b *b = c->b;
+	struct ends r;
+	uint32_t end;
+	bool fresh;
+
+	end = end_node(c, IT_FILE, x, false, &fresh);
+	to_end(c, end);
+	if (!fresh)
+		return;
+	b->n.v[end].label = "eventfd";
+	r = add_holders(c, end, wg_map_get(&b->eventfds, b->pi[c->proc].host, x->ino, 0), false,
+			WG_EDGE_WRITTEN_BY, CL_PEER_SILENT);
+	if (!r.threads)
+		r.threads = own_threads(c, end, WG_EDGE_WOKEN_BY);
+	if (!r.others)
+		wg_set_end(b, end, CL_NO_WAKER, FATE_STUCK, r.threads || !alone ? WG_LIKELY : WG_CERTAIN,
+			   r.threads ? "only threads of this process could signal it, and none can"
+				     : "only this thread could signal it");
+}
+
+static void idle_end(struct wg_ctx *c, const struct wg_file *x, const char *text, double timer)
+{
+	struct wg_b *b = c->b;
+	uint32_t end;
+	bool fresh;
+
+	end = end_node(c, IT_FILE, x, false, &fresh);
+	to_end(c, end);
+	wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_CERTAIN, text);
+	b->n.v[end].end.timer_s = timer;
+}
+
+/* Targets behind one descriptor. False: nothing is known of it. idle: CL_NONE in event loops. */
+static bool fd_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, bool loop, bool alone)
+{
+	enum wg_class idle = loop ? CL_NONE : writes ? CL_PIPE_FULL : CL_PEER_SILENT;
+
+	if (!x)
+		return false;
+	switch (x->kind) {
+	case WG_FILE_PIPE:
+	case WG_FILE_FIFO:
+		pipe_targets(c, x, writes, idle);
+		return true;
+	case WG_FILE_SOCKET:
+		socket_targets(c, x, writes, idle);
+		return true;
+	case WG_FILE_TTY:
+		tty_targets(c, x, writes, x->path && strstr(x->path, "ptmx"));
+		return true;
+	case WG_FILE_EVENTFD:
+		if (writes)
+			return false;
+		eventfd_targets(c, x, alone);
+		return true;
+	case WG_FILE_TIMERFD:
+		if (wg_has_sec(x->timer_left_s) && x->timer_left_s <= 0)
+			return false; /* not armed: it will not fire by itself */
+		idle_end(c, x, "it waits for a timer", x->timer_left_s);
+		return true;
+	case WG_FILE_SIGNALFD:
+		idle_end(c, x, "it waits for a signal", WG_NO_SEC);
+		return true;
+	case WG_FILE_INOTIFY:
+		idle_end(c, x, "it waits for a file to change", WG_NO_SEC);
+		return true;
+	case WG_FILE_PIDFD: {
+		int32_t i = wg_pid_proc(c->b, c->b->pi[c->proc].host, x->pidfd_pid);
+
+		if (i < 0)
+			return false;
+		wg_edge(c->b, c->node, wg_process_actor(c->b, i), WG_EDGE_CHILD_OF, true,
+			"process descriptor")->says = "for the end of";
+		return true;
+	}
+	case WG_FILE_CHAR:
+		if (x->path && strstr(x->path, "ptmx")) {
+			tty_targets(c, x, writes, true);
+			return true;
+		}
+		return false;
+	default:
+		return false;
+	}
+}
+
+static void timed_end(struct wg_ctx *c, double T)
+{
+	struct wg_inode *n = &c->b->n.v[c->node];
+
+	if (!wg_has_sec(T) || T > WG_SHORT_TIMEOUT)
+		return;
+	if (n->has_end && n->end.fate >= FATE_IDLE)
+		return;
+	wg_set_end(c->b, c->node, CL_IDLE, FATE_IDLE, WG_CERTAIN,
+		   wg_say(c->b, "it looks again after at most %s", wg_secs(c->b, T)));
+	c->b->n.v[c->node].end.timer_s = T;
+}
+
+static bool moved(struct wg_ctx *c)
+{
+	if (wg_still(c->b, c->p, c->t) != STILL_NO)
+		return false;
+	wg_set_end(c->b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN, "bytes move through it");
+	return true;
+}
+
+/* open() of a FIFO returns when the other end is opened too. */
+static bool fifo_open(struct wg_ctx *c)
+{
+	const struct wg_wait *w = &c->t->wait;
+	struct wg_b *b = c->b;
+	bool writes = false;
+
+	if (w->op != WG_OP_OPEN ||
+	    !(wg_kernel_has(c->t, "wait_for_partner") || wg_kernel_has(c->t, "fifo_open")))
+		return false;
+	if (w->has_args && w->syscall_name) {
+		uint64_t flags = !strcmp(w->syscall_name, "open") ? w->args[1] : w->args[2];
+
+		writes = (flags & O_ACCMODE) == O_WRONLY;
+	}
+	wg_set_end(b, c->node, writes ? CL_PIPE_FULL : CL_PEER_SILENT, FATE_STUCK, WG_LIKELY,
+		   wg_say(b, "no process has opened %s for %s", w->path ? w->path : "the FIFO",
+			  writes ? "reading" : "writing"));
+	b->n.v[c->node].wobject = w->path;
+	return true;
+}
+
+void wg_resolve_fd_io(struct wg_ctx *c, const struct wg_file *x, bool writes, double timeout)
+{
+	struct wg_b *b = c->b;
+	struct wg_inode *n = &b->n.v[c->node];
+	double T = timeout;
+
+	if (c->t->wait.op == WG_OP_OPEN) {
+		if (fifo_open(c))
+			return;
+		x = NULL;
+	}
+	if (x) {
+		double so = writes ? x->sock_snd_timeout_s : x->sock_rcv_timeout_s;
+
+		if (x->kind == WG_FILE_SOCKET && !wg_has_sec(T) && wg_has_sec(so) && so > 0)
+			T = so;
+		n->wobject = x->path;
+	}
+	moved(c);
+	if (!fd_targets(c, x, writes, false, true) && !b->n.v[c->node].has_end) {
+		wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+			   x ? wg_say(b, "it %s %s, and who should answer is not visible",
+				      writes ? "writes to" : "reads from", x->path ? x->path : "a file")
+			     : wg_say(b, "it waits in %s, and the descriptor could not be read",
+				      c->t->wait.syscall_name ? c->t->wait.syscall_name : "a call"));
+		b->n.v[c->node].end.missing = "the file behind the descriptor of this call";
+	}
+	timed_end(c, T);
+}
+
+void wg_resolve_poll(struct wg_ctx *c)
+{
+	const struct wg_wait *w = &c->t->wait;
+	const struct wg_file *ep = w->op == WG_OP_EPOLL ? wg_fd(c->b, c->proc, w->fd) : NULL;
+	const struct wg_pollfd *fds = w->fds.v;
+	size_t n = w->fds.n, known = 0, watched = 0;
+	double T = wg_timeout(c->t);
+	struct wg_b *b = c->b;
+	bool loop = w->op == WG_OP_EPOLL;
+
+	if (!n && ep) {
+		fds = ep->epoll.v;
+		n = ep->epoll.n;
+	}
+	if (wg_has_sec(T) && T <= WG_SHORT_TIMEOUT && wg_resolve_spin(c))
+		return;
+	if (wg_still(b, c->p, c->t) == STILL_NO && !wg_has_sec(T))
+		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN, "it handles events");
+	for (size_t i = 0; i < n; i++) {
+		const struct wg_file *x = wg_fd(b, c->proc, fds[i].fd);
+		int16_t ev = fds[i].events;
+		bool ok = false;
+
+		if (fds[i].fd < 0)
+			continue;
+		if (ev & (POLLIN | POLLPRI | POLLRDHUP) || !(ev & POLLOUT))
+			ok |= fd_targets(c, x, false, loop, n == 1);
+		/* A socket is writable nearly always: only a full one is waited for. */
+		if (ev & POLLOUT && x && (x->kind == WG_FILE_PIPE || x->kind == WG_FILE_FIFO ||
+					  (wg_has_int(x->sock_txq) && x->sock_txq > 0)))
+			ok |= fd_targets(c, x, true, loop, n == 1);
+		known += ok;
+		watched++;
+	}
+	if (n == 1 && fds[0].fd >= 0) {
+		const struct wg_file *x = wg_fd(b, c->proc, fds[0].fd);
+
+		b->n.v[c->node].wobject = x && x->path ? x->path : NULL;
+	} else if (n) {
+		b->n.v[c->node].wobject = wg_say(b, "%zu descriptors", n);
+	}
+	if (!b->n.v[c->node].has_end) {
+		if (wg_has_sec(T) && !watched) {
+			wg_set_end(b, c->node, CL_IDLE, FATE_IDLE, WG_CERTAIN,
+				   wg_say(b, "it sleeps for %s by a timer", wg_secs(b, T)));
+			b->n.v[c->node].end.timer_s = T;
+		} else if (known < watched || (!watched && !known)) {
+			wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+				   "what it polls for could not be read");
+			b->n.v[c->node].end.missing = "the descriptors that are polled";
+		}
+	}
+	timed_end(c, T);
+}

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * resolve_futex.c - whose futex: from the words around the address to the owner.
+ *
+ * The shapes are glibc's, as measured; the owner's number is believed only when the rest of the
+ * structure is plausible. What has no owner word (conditions, semaphores, Python's locks) goes
+ * to wg_resolve_ownerless(): then the question is who could signal it at all.
+ */
+#include "internal.h"
+
+#define FUTEX_CMD 0x7f
+enum { F_WAIT = 0, F_LOCK_PI = 6, F_WAIT_BITSET = 9, F_WAIT_REQUEUE_PI = 11, F_LOCK_PI2 = 13 };
+#define OWNER_MASK 0x3fffffffu
+#define OWNER_DIED 0x40000000u
+#define MAX_TID 4194304 /* PID_MAX_LIMIT */
+
+static uint32_t lock_node(struct wg_ctx *c, const char *what)
+{
+	struct wg_b *b = c->b;
+	const struct wg_futex *fx = &c->t->wait.futex;
+	struct wg_inode *n;
+	uint32_t ix;
+	bool fresh;
+
+	if (fx->is_shared && fx->has_map && fx->map_ino)
+		ix = wg_node(b, IT_LOCK, fx->map_ino ^ fx->map_dev << 40 ^ 1ull << 63, fx->map_off,
+			     &fresh);
+	else
+		ix = wg_node(b, IT_LOCK, (uint64_t)c->proc, fx->addr, &fresh);
+	n = &b->n.v[ix];
+	if (fresh) {
+		n->proc = c->proc;
+		n->label = wg_say(b, "%s 0x%llx", what, (unsigned long long)fx->addr);
+		n->id = wg_say(b, "l:%d:0x%llx", c->p->pid, (unsigned long long)fx->addr);
+	}
+	/* The longest wait is how long it has been held at least. */
+	if (wg_has_sec(c->t->wait.since_s) &&
+	    (!wg_has_sec(n->wsince) || c->t->wait.since_s > n->wsince))
+		n->wsince = c->t->wait.since_s;
+	b->n.v[c->node].wobject = n->label;
+	return ix;
+}
+
+static void wait_edge(struct wg_ctx *c, uint32_t lock, const char *evidence)
+{
+	struct wg_iedge *e = wg_edge(c->b, c->node, lock, WG_EDGE_WAITS_FOR, true, evidence);
+
+	e->since = c->t->wait.since_s;
+}
+
+/* A timed wait that is short ends by itself: the thread looks again. */
+static void timed(struct wg_ctx *c)
+{
+	double T = wg_timeout(c->t);
+	struct wg_inode *n = &c->b->n.v[c->node];
+
+	if (!wg_has_sec(T) || T > WG_SHORT_TIMEOUT || n->has_end)
+		return;
+	wg_set_end(c->b, c->node, CL_IDLE, FATE_IDLE, WG_CERTAIN,
+		   wg_say(c->b, "it looks again after at most %s", wg_secs(c->b, T)));
+	c->b->n.v[c->node].end.timer_s = T;
+}
+
+static void owner_gone(struct wg_ctx *c, uint32_t lock, int32_t owner, enum wg_certainty sure)
+{
+	struct wg_b *b = c->b;
+	const struct wg_process *p = c->p;
+	int32_t parent = b->pi[c->proc].parent, self = p->ns_pid ? p->ns_pid : p->pid;
+	struct wg_inode *n;
+
+	if (p->forked && !c->t->wait.futex.is_shared) {
+		uint32_t t = parent >= 0 ? wg_tid_node(b, parent, owner) : WG_NONE;
+
+		/* Numbers grow: one below the child's own was given out before the fork. */
+		if (t != WG_NONE || (owner < self && owner != self)) {
+			wg_set_end(b, lock, CL_LOCK_AFTER_FORK, FATE_STUCK,
+				   t != WG_NONE ? sure : WG_LIKELY,
+				   t != WG_NONE
+					   ? wg_say(b, "thread %d held it in the parent, pid %d, when "
+						       "pid %d was forked; that thread does not exist here",
+						    owner, b->pi[parent].p->pid, p->pid)
+					   : wg_say(b, "thread %d held it in the parent when pid %d was "
+						       "forked; that thread does not exist here",
+						    owner, p->pid));
+			n = &b->n.v[lock];
+			n->end.gone = true;
+			n->end.pid = p->pid;
+			n->end.tid = c->t->tid;
+			n->end.who = wg_say(b, "forked child that waits for a lock of its parent's "
+					       "thread %d", owner);
+			return;
+		}
+	}
+	wg_set_end(b, lock, CL_LOCK_ORPHANED, FATE_STUCK, sure,
+		   wg_say(b, "its owner, thread %d, has ended while it held the lock", owner));
+	n = &b->n.v[lock];
+	n->end.gone = true;
+	n->end.pid = c->t->wait.futex.is_shared ? WG_NO_INT : p->pid;
+	n->end.tid = owner;
+	n->end.who = wg_say(b, "thread %d, which has ended", owner);
+}
+
+/* A shared lock's owner that is a whole process which is known to have ended. */
+static bool owner_process(struct wg_ctx *c, uint32_t lock, int32_t owner, enum wg_certainty sure)
+{
+	struct wg_b *b = c->b;
+	int32_t i = wg_pid_proc(b, b->pi[c->proc].host, owner);
+	struct wg_inode *n;
+
+	if (i < 0 || !b->pi[i].dead)
+		return false;
+	owner_gone(c, lock, owner, sure);
+	n = &b->n.v[lock];
+	n->end.pid = owner;
+	n->end.who = wg_say(b, "process %d, which has ended", owner);
+	return true;
+}
+
+static void owned(struct wg_ctx *c, const char *what, int32_t owner, enum wg_certainty sure,
+		  bool died, const char *how)
+{
+	struct wg_b *b = c->b;
+	const struct wg_futex *fx = &c->t->wait.futex;
+	uint32_t lock = lock_node(c, what);
+	uint32_t o = wg_tid_node(b, c->proc, owner);
+	const char *ev = wg_say(b, "%s says thread %d", how, owner);
+	struct wg_inode *n;
+
+	wait_edge(c, lock, "futex address and value");
+	timed(c);
+	if (b->n.v[lock].nout || b->n.v[lock].has_end)
+		return; /* another waiter has found the owner */
+	if (o == WG_NONE && fx->is_shared)
+		o = wg_shared_tid_node(b, c->p->pidns, owner);
+	if (o != WG_NONE && !died) {
+		const struct wg_thread *ot = wg_thr(b, &b->n.v[o]);
+		int32_t op = b->n.v[o].proc;
+
+		if (!b->pi[op].dead && ot->state != 'Z' && ot->state != 'X') {
+			/* A process of another PID namespace counts differently: the number may
+			 * belong to somebody else. */
+			bool same_ns = op == c->proc || (b->pi[op].p->pidns && c->p->pidns &&
+							 b->pi[op].p->pidns == c->p->pidns);
+
+			wg_edge(b, lock, o, WG_EDGE_HELD_BY, sure == WG_CERTAIN && same_ns, ev);
+			return;
+		}
+		owner_gone(c, lock, owner, sure);
+		n = &b->n.v[lock];
+		n->end.pid = b->pi[op].p->pid;
+		return;
+	}
+	if (!fx->is_shared || died) {
+		if (!fx->is_shared || !owner_process(c, lock, owner, sure))
+			owner_gone(c, lock, owner, sure);
+		return;
+	}
+	if (owner_process(c, lock, owner, sure))
+		return;
+	if (wg_map_get(&b->gone, (uint64_t)owner, 0, 0) != WG_NONE &&
+	    (!c->p->ns_pid || c->p->ns_pid == c->p->pid)) {
+		owner_gone(c, lock, owner, sure);
+		b->n.v[lock].end.pid = owner;
+		return;
+	}
+	wg_set_end(b, lock, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+		   wg_say(b, "its owner is thread %d%s, of which nothing is known", owner,
+			  c->p->ns_pid && c->p->ns_pid != c->p->pid
+				  ? " of a PID namespace of its own" : ""));
+	n = &b->n.v[lock];
+	n->end.missing = wg_say(b, "whether thread %d, the owner of a shared lock, still exists", owner);
+}
+
+static bool plausible_kind(uint32_t kind)
+{
+	return (kind & ~0x1ffu) == 0;
+}
+
+bool wg_futex_owned(struct wg_ctx *c)
+{
+	const struct wg_futex *fx = &c->t->wait.futex;
+	const uint32_t *w = fx->words;
+	int cmd = fx->op & FUTEX_CMD;
+	uint32_t o, tid;
+
+	if (c->t->wait.op != WG_OP_FUTEX || fx->nwords < 1)
+		return false;
+	if (cmd == F_LOCK_PI || cmd == F_LOCK_PI2) {
+		tid = w[0] & OWNER_MASK;
+		if (!tid)
+			return false;
+		owned(c, "priority-inheriting mutex", (int32_t)tid, WG_CERTAIN, w[0] & OWNER_DIED,
+		      "the lock word");
+		return true;
+	}
+	if (cmd != F_WAIT && cmd != F_WAIT_BITSET)
+		return false;
+	/* pthread_join: the word is the thread's own number, cleared by the kernel at its end */
+	if (fx->is_shared && fx->val && fx->val == w[0] && !(w[0] & 0xc0000000u)) {
+		o = wg_tid_node(c->b, c->proc, (int32_t)w[0]);
+		if (o != WG_NONE && o != c->node) {
+			struct wg_iedge *e = wg_edge(c->b, c->node, o, WG_EDGE_WAITS_FOR, true,
+						     "the word waited on holds that thread's number");
+			struct wg_inode *n = &c->b->n.v[c->node];
+
+			e->since = c->t->wait.since_s;
+			e->says = "for the end of";
+			n->wkind = "join";
+			n->wdoes = "joins a thread";
+			n->wobject = wg_say(c->b, "thread %u", w[0]);
+			timed(c);
+			return true;
+		}
+	}
+	/* robust: the owner's number stands in the word itself; a future's word has no number */
+	if ((fx->val & 0x80000000u) && (fx->val & OWNER_MASK) && (w[0] & OWNER_MASK)) {
+		owned(c, "robust mutex", (int32_t)(w[0] & OWNER_MASK), WG_CERTAIN,
+		      w[0] & OWNER_DIED, "the lock word");
+		return true;
+	}
+	if (fx->val == 2 && fx->nwords >= 5) {
+		uint64_t tcb = (uint64_t)w[3] << 32 | w[2];
+
+		o = wg_fsbase_node(c->b, c->proc, tcb);
+		if (o != WG_NONE) { /* stdio: the owner is written as its thread descriptor */
+			owned(c, "stdio stream lock",
+			      wg_thr(c->b, &c->b->n.v[o])->ns_tid ? wg_thr(c->b, &c->b->n.v[o])->ns_tid
+								  : wg_thr(c->b, &c->b->n.v[o])->tid,
+			      WG_CERTAIN, false, "the owner's thread descriptor");
+			return true;
+		}
+		tid = w[2];
+		if (tid && tid < MAX_TID && w[3] >= 1 && w[3] < 1u << 20 && plausible_kind(w[4])) {
+			bool live = wg_tid_node(c->b, c->proc, (int32_t)tid) != WG_NONE;
+			bool named = wg_has_symbol_prefix(c->t, "pthread_mutex") ||
+				     wg_has_symbol_prefix(c->t, "__pthread_mutex") ||
+				     wg_has_symbol_prefix(c->t, "___pthread_mutex") ||
+				     wg_has_symbol_prefix(c->t, "__lll_lock");
+
+			owned(c, "mutex", (int32_t)tid,
+			      live || named || w[0] == 2 ? WG_CERTAIN : WG_LIKELY, false,
+			      "the mutex's owner field");
+			return true;
+		}
+	}
+	if (fx->val == 3 || (fx->val == 2 && wg_has_symbol_prefix(c->t, "pthread_rwlock"))) {
+		/* readers wait at +8 and writers at +12 of the lock; the writer stands at +24 */
+		bool named = wg_has_symbol_prefix(c->t, "pthread_rwlock") ||
+			     wg_has_symbol_prefix(c->t, "__pthread_rwlock") ||
+			     wg_has_symbol_prefix(c->t, "___pthread_rwlock");
+
+		for (int i = 4; i >= 3; i--) {
+			if (fx->nwords <= i || !w[i] || w[i] >= MAX_TID)
+				continue;
+			o = wg_tid_node(c->b, c->proc, (int32_t)w[i]);
+			if (o == WG_NONE && !named)
+				continue;
+			owned(c, "read-write lock", (int32_t)w[i],
+			      o != WG_NONE && named ? WG_CERTAIN : WG_LIKELY, false,
+			      "the lock's current writer");
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What kind of ownerless thing is it? Names from the stack before shapes from the words. */
+static const char *ownerless_name(const struct wg_thread *t)
+{
+	const struct wg_futex *fx = &t->wait.futex;
+
+	if (wg_has_symbol_prefix(t, "pthread_barrier") || wg_has_symbol_prefix(t, "__pthread_barrier") ||
+	    wg_has_symbol_prefix(t, "___pthread_barrier") ||
+	    wg_has_symbol_prefix(t, "gomp_barrier") || wg_has_symbol_prefix(t, "gomp_team_barrier"))
+		return "barrier";
+	if (wg_has_symbol_prefix(t, "pthread_cond") || wg_has_symbol_prefix(t, "__pthread_cond") ||
+	    wg_has_symbol_prefix(t, "___pthread_cond") || wg_has_symbol_prefix(t, "cnd_"))
+		return "condition";
+	if (wg_has_symbol_prefix(t, "pthread_rwlock") || wg_has_symbol_prefix(t, "__pthread_rwlock") ||
+	    wg_has_symbol_prefix(t, "___pthread_rwlock"))
+		return "read-write lock";
+	if (t->python_stack.n)
+		return wg_py_at(t, "threading.py", "wait") ? "condition" : "Python lock";
+	if (wg_has_symbol_prefix(t, "sem_") || wg_has_symbol_prefix(t, "__new_sem") ||
+	    wg_has_symbol_prefix(t, "do_futex_wait"))
+		return "semaphore";
+	if (wg_has_symbol_prefix(t, "__cxa_guard"))
+		return "initialisation guard";
+	if (wg_has_symbol_prefix(t, "__pthread_once") || wg_has_symbol_prefix(t, "pthread_once"))
+		return "once-initialisation";
+	if (fx->val == 0x80000000u)
+		return "future";
+	if (fx->val == 0x10100)
+		return "initialisation guard";
+	if (fx->val == 2)
+		return "low-level lock";
+	if (fx->val == 0 && fx->nwords >= 2 && fx->words[1] >= 1 && fx->words[1] < 1 << 16 &&
+	    !fx->words[0])
+		return "semaphore";
+	if (fx->val == 0)
+		return "condition or barrier";
+	return "futex";
+}
+
+/* The one who initialises runs deeper in the same function that the waiter called. */
+static bool guard_holder(struct wg_ctx *c, uint32_t lock, const char *what)
+{
+	const struct wg_frame *f = wg_caller(c->t);
+	bool once = !strncmp(what, "once", 4), guard = !strncmp(what, "init", 4);
+
+	if (!(once || guard) || !f || !f->symbol)
+		return false;
+	for (uint32_t i = 0; i < c->p->threads.n; i++) {
+		const struct wg_thread *o = &c->p->threads.v[i];
+
+		if (o == c->t || (o->wait.op == WG_OP_FUTEX &&
+				  o->wait.futex.addr == c->t->wait.futex.addr))
+			continue;
+		if (!wg_has_symbol(o, f->symbol) && !(once && wg_has_symbol_prefix(o, "__pthread_once")))
+			continue;
+		wg_edge(c->b, lock, c->b->pi[c->proc].tbase + i, WG_EDGE_HELD_BY, false,
+			wg_say(c->b, "it is inside %s, whose initialisation is being waited for",
+			       f->symbol));
+		return true;
+	}
+	return false;
+}
+
+void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
+{
+	struct wg_b *b = c->b;
+	const struct wg_process *p = c->p;
+	const struct wg_thread *t = c->t;
+	struct wg_inode *n = &b->n.v[c->node];
+	double T = wg_timeout(t);
+	bool shared = t->wait.op == WG_OP_FUTEX && t->wait.futex.is_shared;
+	bool is_lock = strstr(what, "lock") || !strcmp(what, "semaphore");
+	struct wg_iedge *e;
+	size_t own = 0;
+
+	n->ownerless = true;
+	if (lock != WG_NONE && !b->n.v[lock].nout) {
+		e = wg_edge(b, lock, wg_wakers(b, c->proc), WG_EDGE_WOKEN_BY, false,
+			    "nothing names an owner");
+		e->guess = e->hidden = true; /* the guess is here, not in the hub's own edges */
+		b->n.v[lock].mode = MODE_ANY;
+	}
+	if (wg_has_sec(T)) {
+		if (T <= 60) {
+			wg_set_end(b, c->node, CL_IDLE, FATE_IDLE, WG_CERTAIN,
+				   wg_say(b, "it looks again after at most %s", wg_secs(b, T)));
+			b->n.v[c->node].end.timer_s = T;
+		} else {
+			wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+				   wg_say(b, "it would give up after %s", wg_secs(b, T)));
+			b->n.v[c->node].end.missing = wg_say(b, "who should signal the %s", what);
+		}
+		return;
+	}
+	if (wg_still(b, p, t) == STILL_NO) {
+		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN,
+			   "it was woken between the two looks");
+		return;
+	}
+	if (shared) {
+		/* Anyone who maps the word could wake it: without an owner word none can be named. */
+		wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+			   wg_say(b, "nothing tells which process should release the shared %s", what));
+		b->n.v[c->node].end.missing = wg_say(b, "the owner of a shared %s", what);
+		return;
+	}
+	/* With threads of its own the holder may be one of those. */
+	for (size_t i = 0; i < p->threads.n; i++)
+		own += !p->threads.v[i].ours;
+	if (p->forked && is_lock && own == 1) {
+		wg_set_end(b, c->node, CL_LOCK_AFTER_FORK, FATE_STUCK, WG_LIKELY,
+			   wg_say(b, "the %s was held when pid %d was forked, and no thread of this "
+				     "process can release it", what, p->pid));
+		b->n.v[c->node].end.gone = true;
+		b->n.v[c->node].end.who =
+			wg_say(b, "forked child that waits for a lock nobody in it can release");
+		return;
+	}
+	wg_set_end(b, c->node, CL_NO_WAKER, FATE_STUCK,
+		   own == 1 ? WG_CERTAIN : WG_LIKELY,
+		   own == 1
+			   ? wg_say(b, "it is the only thread of its process, so nobody can signal the %s",
+				    what)
+			   : wg_say(b, "no other thread of its process that could signal the %s can "
+				       "still run", what));
+}
+
+void wg_resolve_futex(struct wg_ctx *c)
+{
+	struct wg_b *b = c->b;
+	const struct wg_futex *fx = &c->t->wait.futex;
+	const char *what;
+	uint32_t lock;
+
+	if (wg_still(b, c->p, c->t) == STILL_NO && !wg_has_sec(wg_timeout(c->t))) {
+		/* It took and released locks in between: whatever it waits for now is young. */
+		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN,
+			   "it ran between the two looks");
+		if (wg_futex_owned(c))
+			return;
+		b->n.v[c->node].wobject = wg_say(b, "%s 0x%llx", ownerless_name(c->t),
+						 (unsigned long long)fx->addr);
+		b->n.v[c->node].ownerless = true;
+		return;
+	}
+	if (wg_futex_owned(c))
+		return;
+	if (!fx->addr && !fx->nwords && !c->t->wait.has_args && !c->t->native_stack.n &&
+	    !c->t->python_stack.n) {
+		wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+			   "it waits on a futex whose words could not be read");
+		b->n.v[c->node].end.missing = "the futex words of this thread";
+		return;
+	}
+	what = ownerless_name(c->t);
+	lock = lock_node(c, what);
+	wait_edge(c, lock, "futex address");
+	if (wg_resolve_python(c, lock) || guard_holder(c, lock, what)) {
+		timed(c);
+		return;
+	}
+	/*
+	 * A mutex-like word (2) without readable neighbours could have an owner that we do not
+	 * see: then nothing may be concluded from "nobody".
+	 */
+	if (fx->nwords < 5 && fx->val == 2 && !wg_has_sec(wg_timeout(c->t))) {
+		wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+			   "it waits for a lock whose owner field could not be read");
+		b->n.v[c->node].end.missing = "the futex words of this thread";
+		return;
+	}
+	wg_resolve_ownerless(c, lock, what);
+}
