@@ -130,7 +130,10 @@ wg_enter(struct wg_frame *f, uint16_t fn, uint8_t api, uint8_t kind, uint16_t fl
 	f->kind = kind;
 	f->began = wg_stamp();
 	if (wg_unlikely(!slot || self->depth)) {
-		wg_enter_nested(f, flags, stream, nargs, a0, a1, a2, a3);
+		struct wg_frame g = *f; /* a copy: so *f can live in registers on the usual way */
+
+		wg_enter_nested(&g, flags, stream, nargs, a0, a1, a2, a3);
+		*f = g;
 		return;
 	}
 	f->index = 0;
