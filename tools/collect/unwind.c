@@ -605,49 +605,106 @@ void wg_unwind(struct wg_unwinder *u, const struct wg_regs *r, bool has_bp, bool
 	}
 }
 
-/* Is this a stack from the leaf to the thread's start, every return address a real one? */
-static bool believable(struct wg_unwinder *u, struct wg_walk *w, size_t known, uint64_t call_sp,
-		       uint64_t call_ra, bool *weak)
+/*
+ * How good is this stack, made with a guessed frame pointer? 0: not one. It has to reach the
+ * thread's start through return addresses; then the first caller that came from the guess
+ * decides: 3 it calls that very function, 2 it cannot be told (an indirect call), 1 it calls
+ * something else, so it may be left over from an earlier call, or a tail call stands between.
+ */
+static int score(struct wg_unwinder *u, const struct wg_walk *w, size_t known, uint64_t call_sp,
+		 uint64_t call_ra)
 {
 	bool through = !call_sp;
 	uint64_t target;
+	int first = 2;
 
-	if (w->end != WG_WALK_START || w->guessed)
-		return false;
-	*weak = false;
+	if (w->end != WG_WALK_START || w->guessed || w->n <= known)
+		return 0;
 	for (size_t i = 1; i < w->n; i++) {
 		if (w->step[i].sp <= w->step[i - 1].sp && w->step[i].is_return)
-			return false;
+			return 0;
 		if (w->step[i].sp == call_sp && w->step[i].pc == call_ra)
 			through = true;
-		if (!w->step[i].is_return)
+		if (!w->step[i].is_return || i < known)
 			continue;
-		if (i < known) /* found without any guess */
-			continue;
-		if (calls(u, w->step[i].pc, w->step[i - 1].pc) >= 0)
-			continue;
+		if (i == known) {
+			int k = calls(u, w->step[i].pc, w->step[i - 1].pc);
+
+			first = k > 0 ? 3 : !k ? 2 : 1;
+		}
 		if (!call_before(u, w->step[i].pc, &target))
-			return false;
-		/*
-		 * The first caller came from the guess. One that calls something else may be
-		 * left over from an earlier call; or a tail call stands in between.
-		 */
-		if (i == known)
-			*weak = true;
+			return 0;
 	}
-	return through;
+	return through ? first : 0;
+}
+
+/*
+ * Where the frame pointer of a function must be, if the function moves its stack pointer in
+ * its first instructions only: push rbp, mov rsp to rbp, pushes, one subtraction. 0: it
+ * begins otherwise.
+ */
+static uint64_t predicted(struct wg_unwinder *u, uint64_t pc, uint64_t sp)
+{
+#if defined(__x86_64__)
+	uint64_t lo, hi;
+	uint8_t b[64];
+	int i = 0;
+	int32_t n;
+
+	if (!function_range(u, pc, &lo, &hi) || read_at(u, lo, b, sizeof(b)))
+		return 0;
+	if (!memcmp(b, "\xf3\x0f\x1e\xfa", 4))
+		i = 4;
+	if (b[i] != 0x55 || memcmp(b + i + 1, "\x48\x89\xe5", 3))
+		return 0;
+	for (i += 4; i < 40; i++) {
+		if (b[i] >= 0x50 && b[i] <= 0x57) {
+			sp += 8;
+		} else if (b[i] == 0x41 && b[i + 1] >= 0x50 && b[i + 1] <= 0x57) {
+			sp += 8;
+			i++;
+		} else if (b[i] == 0x49 || (b[i] == 0x48 && b[i + 1] == 0x89) || b[i] == 0x89) {
+			/* a move between registers may stand among the pushes */
+			i += b[i] == 0x89 ? 1 : 2;
+			if (b[i] >> 6 != 3)
+				return 0;
+		} else if (b[i] == 0x48 && b[i + 1] == 0x83 && b[i + 2] == 0xec) {
+			return sp + b[i + 3];
+		} else if (b[i] == 0x48 && b[i + 1] == 0x81 && b[i + 2] == 0xec) {
+			memcpy(&n, b + i + 3, 4);
+			return n > 0 ? sp + (uint64_t)n : 0;
+		} else {
+			break;
+		}
+	}
+	return sp;
+#else
+	(void)u;
+	(void)pc;
+	(void)sp;
+	return 0;
+#endif
 }
 
 bool wg_unwind_guess(struct wg_unwinder *u, const struct wg_regs *r, uint64_t call_sp,
 		     uint64_t call_ra, struct wg_walk *w, bool *weak)
 {
 	struct wg_regs try = *r;
-	uint64_t words[512], from, weak_bp = 0, target;
-	size_t known = w->n;
-	int walks = 0;
+	uint64_t words[512], from, best_bp = 0, target, at;
+	size_t known = w->n, equals = 0;
+	int walks = 0, best = 0, k;
 
+	*weak = false;
 	if (w->end != WG_WALK_NEEDS || w->needs != REG_FP || !known)
 		return false;
+	at = predicted(u, w->step[known - 1].pc, w->step[known - 1].sp);
+	if (at && at >= w->step[known - 1].sp && at + 16 <= u->stack_hi) {
+		try.bp = at;
+		wg_unwind(u, &try, true, false, w);
+		if (score(u, w, known, call_sp, call_ra) >= 2)
+			return true;
+		wg_unwind(u, r, false, false, w);
+	}
 	from = (w->step[known - 1].sp + 7) & ~7ull;
 	for (size_t done = 0; done < GUESS_WORDS && walks < GUESS_WALKS;) {
 		size_t want = sizeof(words);
@@ -661,7 +718,7 @@ bool wg_unwind_guess(struct wg_unwinder *u, const struct wg_regs *r, uint64_t ca
 		if (got < 16)
 			break;
 		for (size_t i = 0; i + 1 < (size_t)got / 8 && walks < GUESS_WALKS; i++) {
-			uint64_t at = from + (done + i) * 8;
+			at = from + (done + i) * 8;
 
 			/* A frame record: a saved frame pointer, then a return address. */
 			if (words[i + 1] < 4096 || words[i + 1] >> 47 ||
@@ -672,19 +729,21 @@ bool wg_unwind_guess(struct wg_unwinder *u, const struct wg_regs *r, uint64_t ca
 			try.bp = at;
 			walks++;
 			wg_unwind(u, &try, true, false, w);
-			if (!believable(u, w, known, call_sp, call_ra, weak))
-				continue;
-			if (!*weak)
+			k = score(u, w, known, call_sp, call_ra);
+			if (k == 3)
 				return true;
-			if (!weak_bp)
-				weak_bp = at;
+			equals = k > best ? 1 : k && k == best ? equals + 1 : equals;
+			if (k > best) {
+				best = k;
+				best_bp = at;
+			}
 		}
 		done += (size_t)got / 8 - 1; /* a record may lie across two reads */
 	}
-	if (weak_bp) {
-		try.bp = weak_bp;
+	if (best) {
+		try.bp = best_bp;
 		wg_unwind(u, &try, true, false, w);
-		*weak = true;
+		*weak = best == 1 || equals > 1;
 		return true;
 	}
 	wg_unwind(u, r, false, false, w); /* what is certain, as before */

@@ -42,7 +42,7 @@ void wg_unwind(struct wg_unwinder *u, const struct wg_regs *r, bool has_bp, bool
  * sp and ip only, where a frame needs the frame pointer: values for it are taken from the
  * stack and kept if every return address on the way to the thread's start is one. When
  * call_sp is not 0 the stack must also pass through that recorded call. False: none fits.
- * *weak: found, but a caller does not call the function that returns to it.
+ * *weak: found, but others fit as well, or a caller seems to call something else.
  */
 bool wg_unwind_guess(struct wg_unwinder *u, const struct wg_regs *r, uint64_t call_sp,
 		     uint64_t call_ra, struct wg_walk *w, bool *weak);
