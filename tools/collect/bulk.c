@@ -65,6 +65,7 @@ struct wg_bulk *wg_bulk_new(size_t cap, size_t arg_size)
 		free(b);
 		return NULL;
 	}
+	madvise(b->base, cap, MADV_NOHUGEPAGE); /* most jobs are small: not 2 MiB of zeroes each */
 	b->cap = cap;
 	b->last = "";
 	return b;
