@@ -24,8 +24,6 @@
 
 #include "procfs.h"
 
-#pragma weak wg_stdio_collect /* comes with stdio.c */
-
 #define DEFAULT_GAP_S 0.3
 #define DEFAULT_DEADLINE_S 10.0
 #define RECENT_S 1.0   /* what ran within it gets a second look */
@@ -318,8 +316,7 @@ static void collect_stacks(struct run *r)
 		if (!r->o->no_stacks)
 			wg_stacks_collect(f, p, k->mem, s, k->regs, k->nregs, r->o->allow_ptrace);
 		wg_python_collect(f, p, k->mem, s);
-		if (wg_stdio_collect)
-			wg_stdio_collect(f, p, k->mem, s);
+		wg_stdio_collect(f, p, k->mem, s);
 		if (!r->o->no_stacks)
 			wg_stacks_symbolize(f, p, s);
 		wg_symbols_close(s);
