@@ -38,7 +38,8 @@
 #define FIRST_DEADLINE_S 2.0
 #define READ_DEADLINE_S 1.0
 #define HUNG_MAPS 4	    /* mappings that may fail to answer before we stop asking at all */
-#define REMAP_GAP_S 0.05
+#define REMAP_GAP_S 0.05    /* between two readings of maps because an address is unknown ... */
+#define REMAP_FREE 4	    /* ... after the first few: garbage pointers must not cost much */
 
 struct piece { /* one contiguous read inside a job */
 	uint64_t addr;
@@ -63,6 +64,7 @@ struct wg_mem {
 	const struct wg_map *maps;
 	size_t nmaps;
 	double maps_at;
+	int remaps;
 	struct wg_patient *thread, *file_thread;
 	struct job *job;
 	int file_timeouts;
@@ -303,10 +305,13 @@ static const struct wg_map *map_at(struct wg_mem *m, uint64_t addr)
 {
 	const struct wg_map *x = find_map(m, addr);
 
-	if (x || m->error || m->fake || now_s() - m->maps_at < REMAP_GAP_S)
+	if (x || m->error || m->fake)
 		return x;
 	if (addr < PAGE || addr >> 47) /* not an address of a program: no reason to look */
 		return NULL;
+	if (m->remaps >= REMAP_FREE && now_s() - m->maps_at < REMAP_GAP_S)
+		return NULL;
+	m->remaps++;
 	if (read_maps(m) == -ETIMEDOUT)
 		m->error = -ETIMEDOUT;
 	m->maps_at = now_s();
