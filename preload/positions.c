@@ -165,8 +165,6 @@ static const char *why_refused(int rc)
 		return "no GPU positions: pinning their page: out of memory (memlock limit?)";
 	case 3:
 		return "no GPU positions: pinning their page: driver not initialised";
-	case 201:
-		return "no GPU positions: pinning their page: invalid context";
 	case 304:
 		return "no GPU positions: pinning their page: operating system call failed";
 	case 800:
@@ -184,6 +182,7 @@ static void register_page(uint32_t k)
 	struct context *c = &contexts[k];
 	uint32_t state = CTX_NEW;
 	int mode = CAPTURE_MODE_RELAXED, rc;
+	unsigned long long id = 0;
 	void *page;
 
 	if (c->page == NO_PAGE || !wg_rq.write32 || !wg_rq.host_register || !wg_rq.host_pointer) {
@@ -208,12 +207,18 @@ static void register_page(uint32_t k)
 		rc = wg_rq.host_pointer(&c->address, page, 0);
 	if (mode >= 0 && wg_rq.capture_mode)
 		wg_rq.capture_mode(&mode);
+	/* A primary context can be current before it is alive (709, seen under PyTorch): later. */
+	if (rc == WG_CUDA_CONTEXT_DESTROYED || rc == WG_CUDA_INVALID_CONTEXT) {
+		atomic_store(&c->state, CTX_NEW);
+		return;
+	}
 	if (rc) {
 		wg_note(why_refused(rc));
-		/* A context may be current before it can do this: twice more, then it is an answer. */
 		atomic_store(&c->state, ++c->refusals < 3 ? CTX_NEW : CTX_REFUSED);
 		return;
 	}
+	if (wg_rq.ctx_id && !wg_rq.ctx_id(atomic_load(&c->handle), &id))
+		c->id = id; /* of the living context */
 	atomic_store_explicit(&c->state, CTX_READY, memory_order_release);
 	__atomic_fetch_or(&wg_rec->flags, WGREC_F_POSITIONS, __ATOMIC_RELAXED);
 }

@@ -22,13 +22,16 @@
 #define WG_MAX_STREAMS 1024
 #define WG_MAX_CONTEXTS 64
 #define WG_TLS __attribute__((tls_model("initial-exec")))
+#ifndef wg_likely
+#define wg_likely(x) __builtin_expect(!!(x), 1)
 #define wg_unlikely(x) __builtin_expect(!!(x), 0)
+#endif
 
 /* Results of the driver that matter here. */
 enum {
 	WG_CUDA_SUCCESS = 0,
-	WG_CUDA_HANDLE = 400,
-	WG_CUDA_NOT_READY = 600,
+	WG_CUDA_INVALID_CONTEXT = 201,
+	WG_CUDA_CONTEXT_DESTROYED = 709,
 	WG_CUDA_ALREADY_REGISTERED = 712,
 	WG_CUDA_CAPTURE_FIRST = 900, /* ... 908: the many ways of "not during capture" */
 	WG_CUDA_CAPTURE_LAST = 908,

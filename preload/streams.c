@@ -440,8 +440,11 @@ void wg_stream_before_kernel(struct wg_streamref s, uint64_t f)
 
 	if (wg_unlikely(!wg_q.streams))
 		return;
-	if (wg_unlikely(!wg_kernel_known(f, &name)))
-		wg_stream_mark(s);
+	if (wg_likely(wg_kernel_known(f, &name)))
+		return;
+	/* The last moment before a context has work: a primary one may be current before it lives. */
+	wg_streams_context_ready();
+	wg_stream_mark(s);
 }
 
 uint32_t wg_stream_index(struct wg_streamref s)
@@ -513,8 +516,10 @@ void wg_stream_synced(struct wg_streamref s, uint64_t seq_before)
 {
 	int32_t i = wg_slot_find(s, false);
 
-	if (i >= 0)
-		wg_max64(&wg_stream_at(i)->proven, seq_before, NULL);
+	if (i < 0)
+		return;
+	wg_max64(&wg_stream_at(i)->proven, seq_before, NULL);
+	wg_streams_context_ready(); /* perhaps idle now: see wg_device_synced() */
 }
 
 /*

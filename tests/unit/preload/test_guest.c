@@ -362,18 +362,22 @@ struct ranks {
 	struct recfile r[8];
 };
 
-/* Waits for n lines "rank K PID" or "idle K PID". */
+/* Waits until each of n ranks has said "rank K PID" or "idle K PID" (it may say both). */
 static void gather(struct guest *g, struct ranks *x, int n)
 {
 	char l[256], word[16];
 	int k, pid;
 
 	memset(x, 0, sizeof(*x));
-	for (int i = 0; i < n; i++) {
+	while (n) {
 		line(g, l, sizeof(l));
 		assert_int_equal(sscanf(l, "%15s %d %d", word, &k, &pid), 3);
+		assert_in_range(k, 0, 7);
+		if (x->pid[k])
+			continue;
 		x->pid[k] = pid;
 		assert_true(rec_open(&x->r[k], pid));
+		n--;
 	}
 }
 

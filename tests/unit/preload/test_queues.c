@@ -454,6 +454,36 @@ static void no_support_is_no_position(void **state)
 	assert_int_equal(done(300), 1);
 }
 
+static void context_current_before_it_lives(void **state)
+{
+	(void)state;
+	current = 2; /* as cudart does it with a primary context */
+	register_refuse = 709;
+	wg_streams_context_ready();
+	wg_streams_context_ready();
+	register_refuse = 0;
+	launch(200, 0x1000); /* no other call in between */
+	run_gpu(200, 100);
+	assert_int_equal(done(200), 1);
+	assert_int_equal(entry(200)->marks_lost, 0);
+	assert_string_equal(last_note, "");
+	/* First seen at work (a copy): not pinned then, but when it is known to be idle. */
+	current = 3;
+	register_refuse = 709;
+	wg_streams_context_ready();
+	register_refuse = 0;
+	put(300);
+	wg_stream_give(ref(300), WGREC_OP_COPY, 0, 0, 0);
+	launch(300, 0x1000);
+	assert_int_equal(registered[2], 0);
+	wg_stream_synced(ref(300), wg_stream_seq(ref(300)));
+	assert_int_equal(registered[2], 3);
+	launch(300, 0x7000);
+	run_gpu(300, 100);
+	assert_int_equal(done(300), 3);
+	assert_int_not_equal(entry(300)->position, UINT32_MAX);
+}
+
 static void capture_is_left_alone(void **state)
 {
 	uint64_t before;
@@ -938,6 +968,7 @@ int main(void)
 		cmocka_unit_test_setup(a_stream_far_behind_gets_fewer, setup),
 		cmocka_unit_test_setup(refused_writes_stop_and_say_so, setup),
 		cmocka_unit_test_setup(no_support_is_no_position, setup),
+		cmocka_unit_test_setup(context_current_before_it_lives, setup),
 		cmocka_unit_test_setup(capture_is_left_alone, setup),
 		cmocka_unit_test_setup(capture_unseen_by_us, setup),
 		cmocka_unit_test_setup(legacy_ordering_is_not_added_to, setup),
