@@ -11,12 +11,12 @@
 
 /* ---- the table ---------------------------------------------------------------- */
 
-#define FIELD(s, key, m, t, a) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_##t, WG_A_##a, NULL, NULL, 0 }
-#define ENUM(s, key, m, n, a) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_ENUM, WG_A_##a, NULL, n, 0 }
-#define SUB(s, key, m, t, d) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_##t, WG_A_ZERO, &d, NULL, 0 }
-#define LIST(s, key, m, d) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_VEC, WG_A_NONE, &d, NULL, 0 }
-#define SKIP(s, m) { #m, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_SKIP, WG_A_ZERO, NULL, NULL, 0 }
-#define BYTES(s, key, m, len) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_BYTES, WG_A_ZERO, NULL, NULL, offsetof(struct s, len) }
+#define FIELD(s, key, m, t, a) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_##t, WG_A_##a, NULL, NULL, 0, #m }
+#define ENUM(s, key, m, n, a) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_ENUM, WG_A_##a, NULL, n, 0, #m }
+#define SUB(s, key, m, t, d) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_##t, WG_A_ZERO, &d, NULL, 0, #m }
+#define LIST(s, key, m, d) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_VEC, WG_A_NONE, &d, NULL, 0, #m }
+#define SKIP(s, m) { #m, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_SKIP, WG_A_ZERO, NULL, NULL, 0, #m }
+#define BYTES(s, key, m, len) { key, offsetof(struct s, m), sizeof(((struct s *)0)->m), WG_F_BYTES, WG_A_ZERO, NULL, NULL, offsetof(struct s, len), #m }
 #define DESC(var, s, f) const struct wg_desc var = { #s, sizeof(struct s), f, sizeof(f) / sizeof((f)[0]) }
 
 static const char *const certainty_names[] = { "certain", "likely", "guess", NULL };
@@ -416,6 +416,11 @@ static const struct wg_field pylock_f[] = {
 	FIELD(wg_pylock, "waiter_tid", waiter_tid, I32, ZERO),
 	ENUM(wg_pylock, "certainty", certainty, certainty_names, ZERO),
 	FIELD(wg_pylock, "evidence", evidence, STR, ZERO),
+	FIELD(wg_pylock, "owner_gone", owner_gone, BOOL, ZERO),
+	FIELD(wg_pylock, "has_map", has_map, BOOL, ZERO),
+	FIELD(wg_pylock, "map_dev", map_dev, HEX, ZERO),
+	FIELD(wg_pylock, "map_ino", map_ino, U64, ZERO),
+	FIELD(wg_pylock, "map_off", map_off, HEX, ZERO),
 };
 static DESC(pylock_d, wg_pylock, pylock_f);
 

@@ -44,6 +44,7 @@ struct wg_field {
 	const struct wg_desc *desc;	 /* VEC, OBJ */
 	const char *const *names;	 /* ENUM, NULL-ended */
 	size_t len_at;			 /* BYTES */
+	const char *member;		 /* its name in facts.h */
 };
 struct wg_desc {
 	const char *name;

@@ -213,7 +213,7 @@ json_t *wg_snapshot_json(const struct wg_graph *g)
 
 		if (left > p->threads.n)
 			left = p->threads.n;
-		json_array_append_new(list, process_json(p, g->waits.v + view, left));
+		json_array_append_new(list, process_json(p, left ? g->waits.v + view : NULL, left));
 		view += left;
 	}
 	put(doc, "processes", list);

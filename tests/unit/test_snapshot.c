@@ -51,6 +51,80 @@ static void test_complete(void **state)
 	}
 }
 
+/* Members of a struct in the header's text: every name before ';' or ',' at depth one. */
+static size_t members(const char *text, const char *name, char out[][48], size_t max)
+{
+	char open[64];
+	const char *s;
+	size_t n = 0, word = 0;
+	char last[48] = "";
+	int depth = 0;
+	bool done = false;
+
+	snprintf(open, sizeof(open), "\nstruct %s {", name);
+	s = strstr(text, open);
+	if (!s)
+		return 0;
+	for (s += strlen(open); *s && !done; s++) {
+		if (s[0] == '/' && s[1] == '*') { /* comments */
+			s = strstr(s, "*/");
+			if (!s)
+				return 0;
+			s++;
+			continue;
+		}
+		if ((*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || *s == '_' ||
+		    (*s >= '0' && *s <= '9' && word)) {
+			if (!depth && word < 47) {
+				last[word++] = *s;
+				last[word] = 0;
+			}
+			continue;
+		}
+		word = 0;
+		if (*s == '(' || *s == '[' || *s == '{') {
+			depth++;
+		} else if (*s == ')' || *s == ']') {
+			depth--;
+		} else if (*s == '}') {
+			done = depth-- == 0;
+		} else if ((*s == ';' || *s == ',') && !depth && *last && n < max) {
+			snprintf(out[n++], 48, "%s", last);
+			*last = 0;
+		}
+	}
+	return n;
+}
+
+/* Small members hide in padding: every name of the header has its line, too. */
+static void test_names(void **state)
+{
+	static char names[256][48];
+	FILE *f = fopen(WG_SOURCE_DIR "/tools/facts.h", "r");
+	char *text = calloc(1, 1 << 20);
+
+	(void)state;
+	assert_non_null(f);
+	assert_true(fread(text, 1, (1 << 20) - 1, f) > 1000);
+	fclose(f);
+	for (size_t i = 0; wg_all_descs[i]; i++) {
+		const struct wg_desc *d = wg_all_descs[i];
+		size_t n = members(text, d->name, names, 256);
+
+		assert_true(n > 0);
+		assert_int_equal(n, d->n);
+		for (size_t k = 0; k < n; k++) {
+			bool found = false;
+
+			for (size_t j = 0; j < d->n; j++)
+				found = found || !strcmp(names[k], d->fields[j].member);
+			if (!found)
+				fail_msg("%s.%s is not in snapshot_fields.c", d->name, names[k]);
+		}
+	}
+	free(text);
+}
+
 /* ---- there and back ------------------------------------------------------------------ */
 
 static uint64_t random_state = 88172645463325252ull;
@@ -720,6 +794,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_complete),
+		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_there_and_back),
 		cmocka_unit_test(test_contract),
 		cmocka_unit_test(test_foreign),

@@ -770,7 +770,7 @@ void wg_text_body(struct wg_page *page, const struct wg_graph *g, const struct w
 				left_out += !p->stub;
 				continue;
 			}
-			process(page, g, p, g->waits.v + at[i],
+			process(page, g, p, n ? g->waits.v + at[i] : NULL,
 				n < p->threads.n ? n : p->threads.n, o->all);
 		}
 	if (left_out)
