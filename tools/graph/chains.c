@@ -218,7 +218,7 @@ static bool loop_path(struct wg_b *b, uint32_t from, bool loose, uint32_t **path
 static enum wg_class cycle_class(const struct wg_b *b, const uint32_t *path, size_t n)
 {
 	const void *comm = NULL;
-	bool implicit = false, locks_only = true;
+	bool implicit = false, locks_only = true, held = false;
 	int comms = 0, threads = 0;
 	uint32_t last = WG_NONE;
 
@@ -227,6 +227,7 @@ static enum wg_class cycle_class(const struct wg_b *b, const uint32_t *path, siz
 		const struct wg_inode *x = &b->n.v[e->from];
 
 		implicit |= e->implicit;
+		held |= e->kind == WG_EDGE_HELD_BY;
 		if (x->type == IT_THREAD && e->from != last) {
 			threads++;
 			last = e->from;
@@ -249,7 +250,7 @@ static enum wg_class cycle_class(const struct wg_b *b, const uint32_t *path, siz
 		return CL_IMPLICIT_SYNC;
 	if (comms)
 		return CL_COLL_CYCLE;
-	if (threads <= 1 && locks_only)
+	if (threads <= 1 && locks_only && held)
 		return CL_LOCK_SELF;
 	return CL_DEADLOCK;
 }

@@ -108,7 +108,7 @@ static bool py_is(const struct wg_pyframe *f, const char *file, const char *func
 	return dot && !strcmp(dot + 1, function);
 }
 
-bool wg_py_at(const struct wg_thread *t, const char *file, const char *function)
+bool wg_frames_py_at(const struct wg_thread *t, const char *file, const char *function)
 {
 	return t->python_stack.n && py_is(&t->python_stack.v[0], file, function);
 }

@@ -260,7 +260,7 @@ bool wg_has_symbol_prefix(const struct wg_thread *t, const char *prefix);
 bool wg_is_plumbing(const struct wg_frame *f); /* libc, libpthread, libstdc++, the loader, vdso */
 const struct wg_frame *wg_caller(const struct wg_thread *t); /* innermost frame of the program */
 const struct wg_frame *wg_start_function(const struct wg_thread *t); /* outermost but libc's start */
-bool wg_py_at(const struct wg_thread *t, const char *file, const char *function); /* innermost */
+bool wg_frames_py_at(const struct wg_thread *t, const char *file, const char *function); /* innermost */
 bool wg_py_has(const struct wg_thread *t, const char *file, const char *function);
 const char *wg_py_top(struct wg_b *b, const struct wg_thread *t); /* "load (data.py:12)"; NULL */
 const char *wg_where(struct wg_b *b, const struct wg_thread *t);  /* best frame to name; NULL */

@@ -280,7 +280,7 @@ static const char *ownerless_name(const struct wg_thread *t)
 	    wg_has_symbol_prefix(t, "___pthread_rwlock"))
 		return "read-write lock";
 	if (t->python_stack.n)
-		return wg_py_at(t, "threading.py", "wait") ? "condition" : "Python lock";
+		return wg_frames_py_at(t, "threading.py", "wait") ? "condition" : "Python lock";
 	if (wg_has_symbol_prefix(t, "sem_") || wg_has_symbol_prefix(t, "__new_sem") ||
 	    wg_has_symbol_prefix(t, "do_futex_wait"))
 		return "semaphore";

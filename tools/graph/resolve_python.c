@@ -70,8 +70,8 @@ bool wg_resolve_gil(struct wg_ctx *c)
 
 static bool is_join(const struct wg_thread *t)
 {
-	return wg_py_at(t, "threading.py", "join") || wg_py_at(t, "threading.py", "_shutdown") ||
-	       wg_py_at(t, "threading.py", "_wait_for_tstate_lock");
+	return wg_frames_py_at(t, "threading.py", "join") || wg_frames_py_at(t, "threading.py", "_shutdown") ||
+	       wg_frames_py_at(t, "threading.py", "_wait_for_tstate_lock");
 }
 
 /* Which lock of Python's is it, as far as its owner could be read? */
@@ -127,17 +127,17 @@ static uint32_t joined_node(struct wg_ctx *c)
 static bool in_pool_task(const struct wg_thread *t)
 {
 	return wg_py_has(t, "concurrent/futures/thread.py", "_worker") &&
-	       (wg_py_at(t, "threading.py", "wait") &&
+	       (wg_frames_py_at(t, "threading.py", "wait") &&
 		wg_py_has(t, "concurrent/futures/_base.py", NULL));
 }
 
-static bool resolve_pool(struct wg_ctx *c)
+static bool resolve_pool(struct wg_ctx *c, uint32_t lock)
 {
 	struct wg_b *b = c->b;
 	uint32_t workers = 0, inside = 0, first = WG_NONE;
 
 	if (!wg_py_has(c->t, "concurrent/futures/_base.py", NULL) ||
-	    !wg_py_at(c->t, "threading.py", "wait"))
+	    !wg_frames_py_at(c->t, "threading.py", "wait"))
 		return false;
 	for (uint32_t i = 0; i < c->p->threads.n; i++) {
 		const struct wg_thread *o = &c->p->threads.v[i];
@@ -158,7 +158,9 @@ static bool resolve_pool(struct wg_ctx *c)
 		first = c->node; /* a pool of one: it waits for itself */
 	}
 	b->n.v[c->node].wdoes = "waits for a future of a thread pool";
-	wg_edge(b, c->node, first, WG_EDGE_WAITS_FOR, false,
+	if (b->n.v[lock].nout)
+		return true;
+	wg_edge(b, lock, first, WG_EDGE_WAITS_FOR, false,
 		wg_say(b, "all %u workers of the thread pool wait for tasks that only a free worker "
 			  "could run", workers));
 	return true;
@@ -223,14 +225,14 @@ bool wg_resolve_python(struct wg_ctx *c, uint32_t lock)
 		wg_edge(b, lock, j, WG_EDGE_WAITS_FOR, false, "threading.py is joining")->hidden = true;
 		return true;
 	}
-	if (resolve_pool(c))
+	if (resolve_pool(c, lock))
 		return true;
 	n = &b->n.v[c->node];
 	if (wg_py_has(c->t, "queue.py", "get"))
 		n->wdoes = "waits for an item of a queue";
 	else if (wg_py_has(c->t, "queue.py", "put"))
 		n->wdoes = "waits for room in a queue";
-	else if (wg_py_at(c->t, "threading.py", "wait"))
+	else if (wg_frames_py_at(c->t, "threading.py", "wait"))
 		n->wdoes = wg_py_has(c->t, "threading.py", "Event.wait") ? "waits for an event"
 									  : "waits for a condition";
 	return false;
