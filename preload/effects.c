@@ -244,8 +244,10 @@ static void maybe_all_gone(int device)
 void wg_context_changed(int r)
 {
 	current_changed();
-	if (!r)
-		wg_streams_context_ready();
+	if (r)
+		return;
+	wg_device(); /* the next call may be the one that does not return: it shall say where */
+	wg_streams_context_ready();
 }
 
 void wg_context_made(struct wg_frame *f, int r, int device)
@@ -259,6 +261,7 @@ void wg_context_made(struct wg_frame *f, int r, int device)
 	}
 	if (device >= 0 && device < DEVICES)
 		__atomic_fetch_add(&contexts[device], 1, __ATOMIC_RELAXED);
+	wg_device();
 	wg_streams_context_ready();
 }
 

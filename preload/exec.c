@@ -20,7 +20,6 @@
 
 bool wg_signal_unhold(void);
 void wg_signal_rehold(bool undo);
-void wg_ended(void);
 
 #define LIBC_FN(type, name)                                                                        \
 	((type)(wg_libc.name ? wg_libc.name : (wg_doors_init(), wg_libc.name)))
@@ -206,7 +205,6 @@ WG_EXPORT void _Exit(int status)
 WG_EXPORT void quick_exit(int status)
 {
 	wg_exiting();
-	/* Its handlers may hang; what they leave is removed by a later process' tidying. */
 	LIBC_FN(void (*)(int), quick_exit)(status);
 	__builtin_unreachable();
 }

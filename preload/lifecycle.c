@@ -92,6 +92,8 @@ void wg_start(const struct wg_clock_sample *before)
 	wg_settings_report();
 	wg_resolve_driver();
 	wg_thread_key();
+	if (!forked)
+		at_quick_exit(wg_ended); /* that way no destructor is run */
 	if (wg_gate == &closed_gate) {
 		volatile uint32_t *gate = gate_page();
 
@@ -126,7 +128,7 @@ void wg_exiting(void)
 }
 
 /* The very last: after the program's own destructors. Does not lock, join, or ask the GPU. */
-static void ended(void)
+void wg_ended(void)
 {
 	static uint32_t done;
 
@@ -137,15 +139,10 @@ static void ended(void)
 	wg_recorder_remove();
 }
 
-void wg_ended(void);
-void wg_ended(void)
-{
-	ended();
-}
-
 __attribute__((destructor)) static void unloaded(void)
 {
-	ended();
+	wg_dump_reap(); /* one from before CUDA, if it is over */
+	wg_ended();
 }
 
 __attribute__((constructor)) static void loaded(int argc, char **argv, char **envp)

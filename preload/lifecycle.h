@@ -41,6 +41,7 @@ uint64_t wg_calls_done(void); /* completed by all threads so far */
 void wg_start(const struct wg_clock_sample *before); /* cuInit succeeded */
 bool wg_started(void);				     /* in this very process */
 void wg_exiting(void);
+void wg_ended(void); /* the very last */
 
 /* signal.c */
 void wg_signal_install(void); /* at load */
@@ -49,11 +50,12 @@ void wg_signal_fork_child(void);
 uint64_t wg_signal_bit(void); /* our signal in a kernel mask, 0 none */
 bool wg_signal_is_request(const siginfo_t *info);
 void wg_signal_hand_on(const siginfo_t *info); /* one that is the program's, from our thread */
+bool wg_signal_is_programs(void); /* it has a handler of its own: our thread keeps away from it */
 
 /* watchdog.c: the helper thread */
 int wg_helper_start(void);
 bool wg_helper_running(void);
-int wg_helper_tid(void);
+void wg_helper_kick(bool request); /* signal-safe */
 void wg_helper_fork_child(void);
 
 /* dump.c */

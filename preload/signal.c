@@ -137,8 +137,8 @@ static void handler(int sig, siginfo_t *info, void *context)
 	if (!wg_signal_is_request(info)) {
 		to_program(sig, info, context);
 	} else if (wg_helper_running()) {
-		/* It reached a thread that does not hold it yet: pass it on, and hold it from now. */
-		wg_sys4(SYS_rt_tgsigqueueinfo, wg_sys_pid(), wg_helper_tid(), sig, info);
+		/* It reached a thread that does not hold it (yet): pass it on, and hold it from now. */
+		wg_helper_kick(true);
 		if (!own_handler) {
 			sigaddset(&uc->uc_sigmask, sig);
 			held = true;
@@ -149,13 +149,25 @@ static void handler(int sig, siginfo_t *info, void *context)
 	*errno_at = was;
 }
 
-/* From our thread: to the program's handler, on its main thread as the kernel would prefer. */
+/*
+ * Our thread took one that is the program's: only in the moment before the program's handler was
+ * installed, since afterwards our thread does not wait for it. The kernel lets nobody repeat a code
+ * of its own to another thread, so it arrives as queued.
+ */
 void wg_signal_hand_on(const siginfo_t *info)
 {
+	siginfo_t copy = *info;
+
+	copy.si_code = SI_QUEUE;
 	if (own_handler)
-		wg_sys4(SYS_rt_tgsigqueueinfo, wg_sys_pid(), wg_sys_pid(), wg_settings.signal, info);
+		wg_sys4(SYS_rt_tgsigqueueinfo, wg_sys_pid(), wg_sys_pid(), wg_settings.signal, &copy);
 	else
 		default_action(wg_settings.signal);
+}
+
+bool wg_signal_is_programs(void)
+{
+	return own_handler;
 }
 
 static int install(const struct sigaction *program)
@@ -256,6 +268,7 @@ static void program_sets(const struct sigaction *act)
 		install(NULL);
 		wg_signal_hold();
 	}
+	wg_helper_kick(false); /* it waits for the signal, or does not */
 }
 
 WG_EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *old)

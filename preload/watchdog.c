@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -23,20 +24,42 @@
 #define ROUND_NS 1000000000ull
 
 static volatile int helper_tid; /* 0: none in this process */
+static uint32_t wanted, kicks;
 
 bool wg_helper_running(void)
 {
 	return helper_tid != 0;
 }
 
-int wg_helper_tid(void)
+/* Out of whatever it waits in. `request`: a dump was asked for. */
+void wg_helper_kick(bool request)
 {
-	return helper_tid;
+	siginfo_t info;
+	int tid = helper_tid;
+
+	if (!tid)
+		return;
+	if (request)
+		__atomic_store_n(&wanted, 1, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&kicks, 1, __ATOMIC_RELEASE);
+	wg_sys6(SYS_futex, WG_SYS_ARG(&kicks), FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, 0, 0, 0);
+	memset(&info, 0, sizeof(info));
+	info.si_signo = wg_settings.signal;
+	info.si_code = SI_QUEUE;
+	info.si_pid = wg_sys_pid();
+	info.si_value.sival_ptr = (void *)&kicks;
+	wg_sys4(SYS_rt_tgsigqueueinfo, wg_sys_pid(), tid, wg_settings.signal, &info);
+}
+
+static bool is_kick(const siginfo_t *info)
+{
+	return info->si_code == SI_QUEUE && info->si_value.sival_ptr == (void *)&kicks;
 }
 
 void wg_helper_fork_child(void)
 {
 	helper_tid = 0;
+	wanted = 0;
 }
 
 /* Anything that means that the job moves: calls that ended, work that the GPU finished. */
@@ -114,7 +137,10 @@ static void *helper(void *arg)
 		wg_rec->helper_tid = (uint32_t)helper_tid;
 	for (;;) {
 		uint64_t now = wg_mono_ns(), wait;
+		uint32_t seen = __atomic_load_n(&kicks, __ATOMIC_ACQUIRE);
 
+		if (__atomic_exchange_n(&wanted, 0, __ATOMIC_ACQ_REL))
+			wg_dump_request();
 		if (now >= next) {
 			look_round(now);
 			wg_dump_reap();
@@ -124,13 +150,14 @@ static void *helper(void *arg)
 		wait = next - now;
 		timeout.tv_sec = (time_t)(wait / 1000000000u);
 		timeout.tv_nsec = (long)(wait % 1000000000u);
-		if (!set) {
-			wg_sys2(SYS_nanosleep, &timeout, NULL);
+		if (!set || wg_signal_is_programs()) {
+			wg_sys6(SYS_futex, WG_SYS_ARG(&kicks), FUTEX_WAIT | FUTEX_PRIVATE_FLAG,
+				(long)seen, WG_SYS_ARG(&timeout), 0, 0);
 			continue;
 		}
 		memset(&info, 0, sizeof(info));
 		rc = wg_sys4(SYS_rt_sigtimedwait, &set, &info, &timeout, 8);
-		if (rc <= 0)
+		if (rc <= 0 || is_kick(&info))
 			continue;
 		if (wg_signal_is_request(&info))
 			wg_dump_request();

@@ -76,7 +76,7 @@ static void make_tool(struct guest *g, const char *sleep_s)
 		"d=${0%%/*}\n"
 		"{ echo \"run $*\"; echo \"preload=$LD_PRELOAD dir=$WAITGRAPH_DIR tool=$WAITGRAPH_TOOL\"\n"
 		"  echo fds $(ls /proc/$$/fd); echo mem $(readlink /proc/$$/fd/3); "
-		"echo proc $(readlink /proc/$$/fd/4); grep SigBlk /proc/$$/status; } >> $d/log\n"
+		"echo proc $(readlink /proc/$$/fd/4); grep SigBlk /proc/self/status; } >> $d/log\n"
 		"sleep %s\n"
 		"echo done >> $d/log\n",
 		sleep_s);
@@ -268,12 +268,21 @@ static void simple(const char *verb)
 
 static void a_program_without_cuda_notices_nothing(void **state)
 {
+	char fds[16];
 	struct guest g;
 
 	(void)state;
 	prepare(&g);
+	g.preload[0] = 0;
+	start(&g, "no-cuda");
+	well(&g);
+	snprintf(fds, sizeof(fds), "%d", atoi(g.text));
+	clean(&g);
+	prepare(&g);
 	g.env[0] = "WAITGRAPH_SIGNAL"; /* not even of a mistake */
 	g.env[1] = "NONSENSE";
+	g.env[2] = "EXPECTED_FDS";
+	g.env[3] = fds;
 	start(&g, "no-cuda");
 	well(&g);
 	assert_string_equal(g.text, "");
