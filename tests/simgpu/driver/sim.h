@@ -407,7 +407,8 @@ void sg_pool_stream_gone(struct sg_stream *s);
 /* vmm.c */
 bool sg_vmm_backed(struct sg_alloc *a, uint64_t addr, uint64_t size);
 
-/* graph.c */
+/* capture.c */
+bool sg_event_captured(struct sg_event *e); /* locked */
 CUresult sg_capture_op(struct sg_stream *s, struct sg_op *op); /* locked; s captures */
 CUresult sg_capture_wait(struct sg_stream *s, struct sg_event *e); /* locked; e was captured */
 void sg_capture_record(struct sg_stream *s, struct sg_event *e);   /* locked */

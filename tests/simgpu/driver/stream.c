@@ -889,7 +889,7 @@ static CUresult stream_wait_event(CUstream h, CUevent ev, unsigned int flags, bo
 	if (flags & ~1u)
 		return CUDA_ERROR_INVALID_VALUE;
 	sg_lock();
-	if (e->capture && !(flags & CU_EVENT_WAIT_EXTERNAL)) {
+	if (sg_event_captured(e) && !(flags & CU_EVENT_WAIT_EXTERNAL)) {
 		rc = sg_capture_wait(s, e);
 	} else if (s->capture && !(flags & CU_EVENT_WAIT_EXTERNAL)) {
 		/* What it waits for lies outside of the graph. A record that never was is no wait. */
@@ -903,6 +903,8 @@ static CUresult stream_wait_event(CUstream h, CUevent ev, unsigned int flags, bo
 		op.wait.seq = e->seq;
 		have = true;
 	}
+	if (s->capture && (flags & CU_EVENT_WAIT_EXTERNAL))
+		have = true; /* a node that waits for what is recorded when the graph runs */
 	op.wait.event = e;
 	sg_unlock();
 	if (rc || !have)
@@ -1251,8 +1253,15 @@ static CUresult event_enter(CUevent ev)
 	rc = sg_event_valid(e);
 	if (rc)
 		return rc;
-	if (e->capture)
-		return CUDA_ERROR_CAPTURED_EVENT;
+	if (e->capture) {
+		bool captured;
+
+		sg_lock();
+		captured = sg_event_captured(e);
+		sg_unlock();
+		if (captured)
+			return CUDA_ERROR_CAPTURED_EVENT;
+	}
 	if (e->ctx) {
 		sg_api_gate(e->ctx);
 		if (e->ctx->fault)
