@@ -26,7 +26,7 @@ void wg_resolve_wait(struct wg_ctx *c)
 	size_t live = 0;
 	int32_t i = -1;
 
-	if (wg_still(b, p, c->t) == STILL_NO) {
+	if (!b->n.v[c->node].polls_cpu && wg_still(b, p, c->t) == STILL_NO) {
 		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN,
 			   "children ended between the two looks");
 		return;

@@ -202,7 +202,7 @@ static void pipe_targets(struct wg_ctx *c, const struct wg_file *x, bool writes,
 		wg_set_end(b, end, writes ? CL_PIPE_FULL : CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
 			   writes ? "only threads of this process could read it, and none does"
 				  : "only threads of this process could write it, and none can");
-	} else if (r.own && !writes) {
+	} else if (r.own && !writes && !b->n.v[end].nout) {
 		wg_set_end(b, end, CL_PEER_DEAD, FATE_STUCK, WG_LIKELY,
 			   "its last other writer is gone; the reading process itself keeps the "
 			   "writing end open, so the end of file never comes");
@@ -210,7 +210,7 @@ static void pipe_targets(struct wg_ctx *c, const struct wg_file *x, bool writes,
 		b->n.v[end].end.pid = c->p->pid;
 		b->n.v[end].end.tid = c->t->tid;
 		b->n.v[end].end.who = "reader that holds the only writing end itself";
-	} else if (r.own) {
+	} else if (r.own && writes) {
 		wg_set_end(b, end, CL_PIPE_FULL, FATE_STUCK, WG_CERTAIN,
 			   "only the writing thread's own process could read it");
 		b->n.v[end].end.pid = c->p->pid;
@@ -481,7 +481,7 @@ static void timed_end(struct wg_ctx *c, double T)
 
 static bool moved(struct wg_ctx *c)
 {
-	if (wg_still(c->b, c->p, c->t) != STILL_NO)
+	if (c->b->n.v[c->node].polls_cpu || wg_still(c->b, c->p, c->t) != STILL_NO)
 		return false;
 	wg_set_end(c->b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN, "bytes move through it");
 	return true;

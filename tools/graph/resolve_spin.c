@@ -32,6 +32,7 @@ static void polls(struct wg_ctx *c, enum wg_class cls, enum wg_certainty sure, c
 	n->wobject = object;
 	n->ownerless = true;
 	n->polls_cpu = true;
+	n->wsince = WG_NO_SEC; /* one round is short, however long it has gone round */
 	wg_set_end(b, c->node, cls, FATE_STUCK, sure, text);
 	for (size_t i = 0; i < c->p->threads.n; i++)
 		own += !c->p->threads.v[i].ours;
@@ -131,6 +132,8 @@ bool wg_resolve_spin(struct wg_ctx *c)
 			return true;
 		if (one_of(call, waits)) {
 			b->n.v[c->node].wkind = "child";
+			b->n.v[c->node].polls_cpu = true;
+			b->n.v[c->node].wsince = WG_NO_SEC;
 			b->n.v[c->node].wdoes = "asks for the end of a child, over and over";
 			wg_resolve_wait(c);
 			return true;
@@ -167,6 +170,7 @@ bool wg_resolve_spin(struct wg_ctx *c)
 		}
 		if (x && (one_of(call, reads) || one_of(call, writes)) && x->kind != WG_FILE_REG) {
 			b->n.v[c->node].polls_cpu = true;
+			b->n.v[c->node].wsince = WG_NO_SEC;
 			wg_resolve_fd_io(c, x, one_of(call, writes), WG_NO_SEC);
 			return true;
 		}
@@ -250,6 +254,8 @@ bool wg_resolve_limits(struct wg_ctx *c)
 		return false;
 	b->n.v[c->node].wdoes = call ? "repeats a call that a limit makes fail" : "waits to try again";
 	b->n.v[c->node].wobject = call;
+	b->n.v[c->node].polls_cpu = true;
+	b->n.v[c->node].wsince = WG_NO_SEC;
 	wg_set_end(b, c->node, CL_RESOURCE, FATE_STUCK, call ? WG_CERTAIN : WG_LIKELY, what);
 	return true;
 }

@@ -313,6 +313,8 @@ static int rank_of_fate(const struct wg_b *b, const struct wg_finding *f)
 {
 	const struct wg_process *p = wg_proc(b, &b->n.v[f->start]);
 
+	if (awaits_orders(b, f))
+		return 0;
 	switch (f->fate) {
 	case FATE_PENDING:
 		return f->cls == CL_UNKNOWN && p && p->recorded ? 5 : 3;
@@ -461,9 +463,12 @@ static void set_culprit(struct wg_b *b, const struct wg_finding *f, const struct
 	}
 	if (n->type == IT_THREAD || n->type == IT_PROCESS) {
 		culprit_thread(b, f->endnode);
-		/* A missing rank is the rank's thread that should have come, not what it waits on. */
-		if (f->by && f->cls == f->by->idle_cls && f->cls == CL_COLL_MISSING)
+		/* Who should have come, sent or read is named, not what he idles on. */
+		if (f->by && f->cls == f->by->idle_cls &&
+		    (b->n.v[f->by->to].type == IT_THREAD || b->n.v[f->by->to].type == IT_PROCESS)) {
 			culprit_thread(b, f->by->to);
+			return;
+		}
 	} else if (n->proc >= 0) {
 		t = last_thread(b, f);
 		if (n->type == IT_STREAM && n->obj) {
