@@ -550,7 +550,11 @@ struct wg_process {
 	int64_t calls;		/* recorded calls completed so far; WG_NO_INT */
 	double taken_at;	/* from_snapshot: seconds since the epoch; 0 unknown */
 	const char *state_dir, *trace_path; /* WAITGRAPH_DIR and trace, as the process has them */
-	bool alive_known;	/* from_snapshot: `alive` was looked up now (same host and boot) */
+	/*
+	 * from_snapshot: `alive` is of now, not of when the snapshot was taken: looked up (same
+	 * host and boot), or told by a trace that was closed or stopped being stamped.
+	 */
+	bool alive_known;
 	bool exiting;		/* the kernel is tearing it down (PF_EXITING on the leader) */
 	int32_t tty_pgrp;	/* foreground process group of its terminal; 0 none */
 	void *collect;		/* private to tools/collect while it runs */

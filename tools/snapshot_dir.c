@@ -297,6 +297,7 @@ static int read_trace(struct wg_facts *f, const char *path, const char **why)
 	if (last > 0 && last < 253402300800.0)
 		p->taken_at = last;
 	p->alive = !h.ended;
+	p->alive_known = h.ended != 0;
 	*wg_push(f->arena, &p->notes) = h.ended ? "its trace was closed: it exited by itself" :
 						  "its trace was not closed: it runs, or was killed";
 	rc = 0;
@@ -323,8 +324,10 @@ static void settle_traces(struct wg_facts *f)
 
 		if (!p->trace_only || !p->trace_path || !p->alive || p->taken_at <= 0)
 			continue;
-		if (newest->taken_at - p->taken_at > (equal(p->boot, newest->boot) ? 5 : 30))
+		if (newest->taken_at - p->taken_at > (equal(p->boot, newest->boot) ? 5 : 30)) {
 			p->alive = false;
+			p->alive_known = true;
+		}
 	}
 }
 
@@ -501,15 +504,11 @@ static void look_up(struct wg_facts *f)
 	if (!*boot)
 		return;
 	for (size_t i = 0; i < f->procs.n; i++) {
-		struct wg_process *p = f->procs.v[i];
-		int l;
+		const struct wg_process *p = f->procs.v[i];
+		int l = equal(p->boot, boot) && p->pid > 0 ? lives(p, ns) : -1;
 
-		if (!equal(p->boot, boot) || p->pid <= 0)
+		if (l < 0 || p->stub) /* the other end of something is not the job */
 			continue;
-		l = lives(p, ns);
-		if (l < 0)
-			continue;
-		p->alive_known = true;
 		if (l)
 			living++;
 		else
@@ -523,14 +522,12 @@ static void look_up(struct wg_facts *f)
 	for (size_t i = 0; i < f->procs.n; i++) {
 		struct wg_process *p = f->procs.v[i];
 
-		if (!p->alive_known)
+		int l = living && equal(p->boot, boot) && p->pid > 0 ? lives(p, ns) : -1;
+
+		if (l < 0)
 			continue;
-		if (!living)
-			p->alive_known = false;
-		else if (lives(p, ns) == 0)
-			p->alive = false;
-		else if (p->trace_only)
-			p->alive = true;
+		p->alive_known = true;
+		p->alive = l > 0;
 	}
 	if (gone && !living)
 		wg_add_missing(f, NULL, "how these processes are now",

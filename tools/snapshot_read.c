@@ -337,14 +337,7 @@ static void merge(struct wg_facts *f, const struct wg_facts *doc, bool first)
 			f->taken_at = doc->taken_at;
 		if (doc->interval_s > f->interval_s)
 			f->interval_s = doc->interval_s;
-		for (size_t i = 0; i < doc->asked.n; i++) {
-			bool known = false;
-
-			for (size_t k = 0; k < f->asked.n; k++)
-				known = known || f->asked.v[k] == doc->asked.v[i];
-			if (!known && f->asked.n < 4096)
-				*wg_push(f->arena, &f->asked) = doc->asked.v[i];
-		}
+		/* `asked` is not taken over: its PIDs are of that host, and here all are asked about. */
 		/* Lines of the lock table and thread ids name no host: only one host's can stand here. */
 		for (size_t i = 0; here && i < doc->gone_tids.n; i++)
 			*wg_push(f->arena, &f->gone_tids) = doc->gone_tids.v[i];

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "render/involved.h"
 #include "snapshot.h"
 #include "snapshot_fields.h"
 
@@ -79,7 +80,8 @@ static const char *running(const struct wg_stream *s)
 	return NULL;
 }
 
-static void wait_json(json_t *obj, const struct wg_thread *t, const struct wg_wait_view *w)
+static void wait_json(json_t *obj, const struct wg_thread *t, const struct wg_wait_view *w,
+		      bool idle)
 {
 	json_t *wait, *args;
 	const struct wg_call *c = NULL;
@@ -100,13 +102,13 @@ static void wait_json(json_t *obj, const struct wg_thread *t, const struct wg_wa
 	for (size_t i = 0; c && i < c->args.n; i++)
 		put_str(args, c->args.v[i].name, c->args.v[i].text);
 	put(wait, "args", args);
-	if (w->bystander)
+	if (idle)
 		put(wait, "by_design", json_true());
 	put(obj, "wait", wait);
 }
 
 static json_t *process_json(const struct wg_process *p, const struct wg_wait_view *views,
-			    size_t nviews)
+			    const bool *idle, size_t nviews)
 {
 	json_t *o = json_object(), *list, *x;
 	size_t i;
@@ -129,7 +131,7 @@ static json_t *process_json(const struct wg_process *p, const struct wg_wait_vie
 	put(o, "missing", list);
 	list = json_object_get(o, "threads");
 	json_array_foreach(list, i, x)
-		wait_json(x, &p->threads.v[i], i < nviews ? &views[i] : NULL);
+		wait_json(x, &p->threads.v[i], i < nviews ? &views[i] : NULL, i < nviews && idle[i]);
 	list = json_object_get(o, "files");
 	json_array_foreach(list, i, x) {
 		const char *k = file_kind(p->files.v[i].kind);
@@ -198,6 +200,7 @@ static json_t *verdict_json(const struct wg_verdict *v)
 json_t *wg_snapshot_json(const struct wg_graph *g)
 {
 	const struct wg_facts *f = g->facts;
+	const bool *idle = wg_idle_threads(g, g->arena);
 	json_t *doc = json_object(), *list;
 	size_t view = 0;
 	char when[64];
@@ -213,7 +216,8 @@ json_t *wg_snapshot_json(const struct wg_graph *g)
 
 		if (left > p->threads.n)
 			left = p->threads.n;
-		json_array_append_new(list, process_json(p, left ? g->waits.v + view : NULL, left));
+		json_array_append_new(list, process_json(p, left ? g->waits.v + view : NULL,
+								  left ? idle + view : NULL, left));
 		view += left;
 	}
 	put(doc, "processes", list);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "involved.h"
 #include "page.h"
 
 static const struct { const char *shape, *color; } looks[] = {
@@ -79,6 +80,7 @@ int wg_render_dot(FILE *out, const struct wg_graph *g)
 	bool *hidden = wg_alloc(a, g->nodes.n + 1);
 	const struct wg_facts *f = g->facts;
 	const struct wg_verdict *v = &g->verdict;
+	const bool *idle = wg_idle_threads(g, a);
 	const struct wg_wait_view **sorted = wg_alloc(a, (g->waits.n + 1) * sizeof(*sorted));
 
 	for (size_t i = 0; i < g->waits.n; i++)
@@ -96,7 +98,7 @@ int wg_render_dot(FILE *out, const struct wg_graph *g)
 		const struct wg_wait_view *w = n->thread ? view_of(sorted, g->waits.n, n->thread) : NULL;
 
 		hidden[i] = n->kind == WG_NODE_THREAD && n->thread && !culprit(g, n) &&
-			    (n->thread->ours || !degree[i] || (w && w->bystander && degree[i] < 2));
+			    (n->thread->ours || !degree[i] || (w && idle[w - g->waits.v] && degree[i] < 2));
 	}
 	fputs("digraph waitgraph {\n\trankdir=LR; nodesep=0.25; ranksep=0.6; compound=true;\n"
 	      "\tfontname=\"sans-serif\"; labelloc=t; labeljust=l;\n"
@@ -110,7 +112,7 @@ int wg_render_dot(FILE *out, const struct wg_graph *g)
 	fputs(";\n", out);
 	for (size_t p = 0; p <= f->procs.n; p++) {
 		const struct wg_process *q = p < f->procs.n ? f->procs.v[p] : NULL;
-		size_t idle = 0, any = 0;
+		size_t nidle = 0, any = 0;
 
 		for (size_t i = 0; i < g->nodes.n; i++)
 			any += g->nodes.v[i].process == q;
@@ -132,7 +134,7 @@ int wg_render_dot(FILE *out, const struct wg_graph *g)
 			if (n->process != q)
 				continue;
 			if (hidden[i]) {
-				idle++;
+				nidle++;
 				continue;
 			}
 			fprintf(out, "\t\tn%zu [shape=%s, fillcolor=\"%s\"%s, label=", i,
@@ -141,11 +143,11 @@ int wg_render_dot(FILE *out, const struct wg_graph *g)
 			quoted(out, a, n->label ? n->label : n->id);
 			fputs("];\n", out);
 		}
-		if (idle)
+		if (nidle)
 			fprintf(out,
 				"\t\tidle%zu [shape=box, style=\"filled,dashed\", "
 				"fillcolor=\"#f7f7f7\", label=\"%zu thread%s that wait%s by design\"];\n",
-				p, idle, idle == 1 ? "" : "s", idle == 1 ? "s" : "");
+				p, nidle, nidle == 1 ? "" : "s", nidle == 1 ? "s" : "");
 		if (q)
 			fputs("\t}\n", out);
 	}

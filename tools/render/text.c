@@ -5,6 +5,7 @@
  * One label a line of thought, at most 24 lines, so that it fits a terminal that was
  * opened at night beside others. What is cut is said to be cut.
  */
+#include "involved.h"
 #include "text.h"
 
 #include <string.h>
@@ -124,12 +125,11 @@ static void who(struct wg_page *page, const struct wg_graph *g)
 		hosts += !seen && q->host;
 	}
 	s = wg_text_process(page->arena, p);
-	if (asked > 1 || others)
-		s = wg_fmt(page->arena, "%zu process%s%s, %zu threads%s%s; first %s", asked + others,
-			   asked + others == 1 ? "" : "es",
+	if (asked > 1)
+		s = wg_fmt(page->arena, "%zu processes%s, %zu threads%s%s; first %s", asked,
 			   hosts > 1 ? wg_fmt(page->arena, " on %zu hosts", hosts) : "", threads,
 			   p->from_snapshot ? ", from snapshots" : "",
-			   others ? wg_fmt(page->arena, " (%zu only as the other end)", others) : "",
+			   others ? wg_fmt(page->arena, ", and %zu at the other ends", others) : "",
 			   s);
 	else if (p->from_snapshot)
 		s = wg_fmt(page->arena, "%s (from a snapshot%s)", s,
@@ -179,78 +179,41 @@ static void chain(struct wg_page *page, const struct wg_graph *g, size_t budget,
 	}
 }
 
-/* Edges on the way to the culprit, farthest first: what the chain rests on. */
-static size_t evidence_edges(const struct wg_graph *g, struct wg_arena *a, uint32_t **out)
+static const char *node_name(struct wg_page *page, const struct wg_graph *g, uint32_t i)
 {
-	size_t nn = g->nodes.n, ne = g->edges.n, n = 0, head = 0, tail = 0;
-	uint32_t *queue = wg_alloc(a, (nn + 1) * sizeof(*queue)), goal = UINT32_MAX;
-	uint32_t *first = wg_alloc(a, (nn + 1) * sizeof(*first));
-	uint32_t *next = wg_alloc(a, (ne + 1) * sizeof(*next));
-	uint32_t *list = wg_alloc(a, (ne + 1) * sizeof(*list));
-	bool *seen = wg_alloc(a, nn + 1);
-	const struct wg_culprit *c = &g->verdict.culprit;
+	const char *s = i < g->nodes.n ? g->nodes.v[i].label : NULL, *of = NULL;
+	const struct wg_process *q = wg_text_main(g);
 
-	*out = list;
-	for (size_t i = 0; i < nn; i++) {
-		const struct wg_node *x = &g->nodes.v[i];
-
-		if (!c->present)
-			break;
-		if (x->kind == WG_NODE_THREAD && x->thread && x->thread->tid == c->tid &&
-		    (!wg_has_int(c->pid) || x->thread->pid == c->pid)) {
-			goal = (uint32_t)i;
-			break;
-		}
-		if (x->kind == WG_NODE_PROCESS && x->process && x->process->pid == c->pid &&
-		    goal == UINT32_MAX)
-			goal = (uint32_t)i;
-	}
-	if (goal == UINT32_MAX) { /* the culprit has no node (a rank that left nothing): in order */
-		for (size_t i = 0; i < ne; i++)
-			if (g->edges.v[i].evidence && *g->edges.v[i].evidence)
-				list[n++] = (uint32_t)i;
-		return n;
-	}
-	for (size_t i = 0; i < ne; i++) /* edges by the node they lead to */
-		if (g->edges.v[i].to < nn) {
-			next[i] = first[g->edges.v[i].to];
-			first[g->edges.v[i].to] = (uint32_t)i + 1;
-		}
-	queue[tail++] = goal;
-	seen[goal] = true;
-	while (head < tail) {
-		uint32_t at = queue[head++];
-
-		for (uint32_t e = first[at]; e; e = next[e - 1]) {
-			uint32_t from = g->edges.v[e - 1].from;
-
-			if (g->edges.v[e - 1].evidence && *g->edges.v[e - 1].evidence)
-				list[n++] = e - 1;
-			if (from < nn && !seen[from]) {
-				seen[from] = true;
-				queue[tail++] = from;
-			}
-		}
-	}
-	return n;
+	if (!s)
+		return "?";
+	/* "thread 17 'x' of python3 (pid 12)": the process is named above. */
+	if (q && strstr(s, wg_fmt(page->arena, "(pid %d)", q->pid)))
+		for (const char *p = s; (p = strstr(p, " of ")); p += 4)
+			of = p;
+	return of ? wg_fmt(page->arena, "%.*s", (int)(of - s), s) : wg_cut(page->arena, s, 48);
 }
 
 static void evidence(struct wg_page *page, const struct wg_graph *g, size_t budget)
 {
 	uint32_t *list;
-	size_t n = evidence_edges(g, page->arena, &list), shown = 0, start = page->lines.n;
+	size_t n, shown = 0, start = page->lines.n;
+
+	wg_involved(g, page->arena, &list, &n);
 
 	/* Nearest to the cause first: that is what a doubter asks for. */
 	for (size_t i = 0; i < n && page->lines.n - start < budget; i++) {
 		const struct wg_edge *e = &g->edges.v[list[i]];
 		size_t left = budget - (page->lines.n - start);
-		bool told = false;
+		bool told = !e->evidence || !*e->evidence;
 
-		for (size_t k = 0; k < i; k++) /* one observation can carry several edges */
-			told = told || !strcmp(g->edges.v[list[k]].evidence, e->evidence);
+		for (size_t k = 0; k < i && !told; k++) /* one observation can carry several edges */
+			told = g->edges.v[list[k]].evidence &&
+			       !strcmp(g->edges.v[list[k]].evidence, e->evidence);
 		if (told)
 			continue;
-		labelled(page, shown ? "" : "seen", e->certain ? "- " : "~ ", e->evidence,
+		labelled(page, shown ? "" : "seen", e->certain ? "- " : "~ ",
+			 wg_fmt(page->arena, "%s -> %s: %s", node_name(page, g, e->from),
+				node_name(page, g, e->to), e->evidence),
 			 left < 2 ? left : 2);
 		shown++;
 	}

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "involved.h"
 #include "text.h"
 
 #define MAX_FRAMES 14	 /* of one stack, unless all are asked for */
@@ -403,6 +404,7 @@ static void files(struct wg_page *page, const struct wg_process *p, bool all)
 struct group {
 	const struct wg_thread *first;
 	const struct wg_wait_view *view;
+	bool idle; /* by design, and nobody's trouble */
 	size_t count;
 	double oldest, youngest;
 	const char *tids;
@@ -469,17 +471,18 @@ static bool equal_stacks(const struct wg_thread *a, const struct wg_thread *b)
 }
 
 static bool mergeable(const struct group *g, const struct wg_thread *t,
-		      const struct wg_wait_view *v)
+		      const struct wg_wait_view *v, bool idle)
 {
 	const struct wg_wait_view *w = g->view;
 
-	if (g->first->state != t->state || g->first->ours != t->ours || !equal_stacks(g->first, t))
+	if (g->first->state != t->state || g->first->ours != t->ours || g->idle != idle ||
+	    !equal_stacks(g->first, t))
 		return false;
 	if (!v || !w)
 		return v == w;
-	/* The object is left out on purpose: 15 workers wait on 15 words of one pool. */
-	return str_eq(v->kind, w->kind) && str_eq(v->call, w->call) && v->bystander == w->bystander &&
-	       (v->bystander || str_eq(v->object, w->object) || t->native_stack.n);
+	/* Of bystanders the object does not matter: 15 workers wait on 15 words of one pool. */
+	return str_eq(v->kind, w->kind) && str_eq(v->call, w->call) &&
+	       (idle || str_eq(v->object, w->object));
 }
 
 static const char *module_name(const char *path)
@@ -622,7 +625,7 @@ static void thread_group(struct wg_page *page, const struct group *g, const stru
 				     t->tid == p->pid ? " (main)" : "");
 	if (v && v->kind) {
 		s = wg_fmt(a, "waits: %s", v->kind);
-		if (v->object && (g->count == 1 || !v->bystander))
+		if (v->object && (g->count == 1 || !g->idle))
 			s = wg_fmt(a, "%s on %s", s, v->object);
 		if (v->call)
 			s = wg_fmt(a, "%s in %s", s, v->call);
@@ -641,7 +644,7 @@ static void thread_group(struct wg_page *page, const struct group *g, const stru
 		s = wg_fmt(a, "%s, %.0f %% CPU", s, t->cpu_share * 100);
 	if (t->ours)
 		s = wg_fmt(a, "%s (waitgraph's own)", s);
-	else if (v && v->bystander)
+	else if (g->idle)
 		s = wg_fmt(a, "%s (idle by design)", s);
 	wg_wrap(page, full ? WG_HEAD : WG_PLAIN, wg_fmt(a, "%s  ", head), "      ", s);
 	if (g->count > 1 && g->tids)
@@ -673,7 +676,7 @@ static int group_order(const void *x, const void *y)
 }
 
 static void threads(struct wg_page *page, const struct wg_graph *g, const struct wg_process *p,
-		    const struct wg_wait_view *views, size_t nviews, bool all)
+		    const struct wg_wait_view *views, const bool *idle, size_t nviews, bool all)
 {
 	struct wg_arena *a = page->arena;
 	struct group *groups = wg_alloc(a, (p->threads.n + 1) * sizeof(*groups));
@@ -689,12 +692,13 @@ static void threads(struct wg_page *page, const struct wg_graph *g, const struct
 		struct group *at = NULL;
 
 		for (size_t k = 0; k < n && !at && !all; k++)
-			if (mergeable(&groups[k], t, v))
+			if (mergeable(&groups[k], t, v, i < nviews && idle[i]))
 				at = &groups[k];
 		if (!at) {
 			at = &groups[n++];
 			at->first = t;
 			at->view = v;
+			at->idle = i < nviews && idle[i];
 			at->oldest = at->youngest = since;
 			at->rank = 2;
 		}
@@ -710,7 +714,7 @@ static void threads(struct wg_page *page, const struct wg_graph *g, const struct
 			at->rank = 0;
 		else if (t->tid == p->pid && at->rank > 1)
 			at->rank = 1;
-		else if (at->rank == 2 && (t->ours || (v && v->bystander)))
+		else if (at->rank == 2 && (t->ours || at->idle))
 			at->rank = t->ours ? 4 : 3;
 	}
 	qsort(groups, n, sizeof(*groups), group_order);
@@ -724,7 +728,7 @@ static void threads(struct wg_page *page, const struct wg_graph *g, const struct
 }
 
 static void process(struct wg_page *page, const struct wg_graph *g, const struct wg_process *p,
-		    const struct wg_wait_view *views, size_t nviews, bool all)
+		    const struct wg_wait_view *views, const bool *idle, size_t nviews, bool all)
 {
 	struct wg_arena *a = page->arena;
 
@@ -732,7 +736,7 @@ static void process(struct wg_page *page, const struct wg_graph *g, const struct
 	collectives(page, p, all);
 	streams(page, p, all);
 	files(page, p, all);
-	threads(page, g, p, views, nviews, all);
+	threads(page, g, p, views, idle, nviews, all);
 	if (p->notes.n) {
 		heading(page, "The recorder stepped aside");
 		for (size_t i = 0; i < p->notes.n && (all || i < 6); i++)
@@ -753,6 +757,7 @@ void wg_text_body(struct wg_page *page, const struct wg_graph *g, const struct w
 {
 	const struct wg_facts *f = g->facts;
 	const struct wg_process *first = wg_text_main(g);
+	const bool *idle = wg_idle_threads(g, page->arena);
 	size_t view = 0, *at = wg_alloc(page->arena, (f->procs.n + 1) * sizeof(*at)), left_out = 0;
 
 	for (size_t i = 0; i < f->procs.n; i++) {
@@ -770,14 +775,14 @@ void wg_text_body(struct wg_page *page, const struct wg_graph *g, const struct w
 				left_out += !p->stub;
 				continue;
 			}
-			process(page, g, p, n ? g->waits.v + at[i] : NULL,
+			process(page, g, p, n ? g->waits.v + at[i] : NULL, n ? idle + at[i] : NULL,
 				n < p->threads.n ? n : p->threads.n, o->all);
 		}
 	if (left_out)
 		wg_line(page, WG_DIM, "... %zu more processes: --all", left_out);
 	if (f->kmsg.n) {
 		heading(page, "Kernel log");
-		for (size_t i = f->kmsg.n > 8 && !o->all ? f->kmsg.n - 8 : 0; i < f->kmsg.n; i++)
-			wg_wrap(page, WG_PLAIN, "  ", "    ", f->kmsg.v[i]);
+		for (size_t i = f->kmsg.n > 4 && !o->all ? f->kmsg.n - 4 : 0; i < f->kmsg.n; i++)
+			wg_wrap_cut(page, WG_PLAIN, "  ", "    ", f->kmsg.v[i], o->all ? 99 : 1);
 	}
 }
