@@ -66,6 +66,40 @@ static struct {
 	char *maps;
 } cs;
 
+/*
+ * Python frames cost tens of microseconds, so they are taken once a native stack, when it is
+ * new, and at most so often a second: enough to say where in the program it came from first.
+ */
+#define CS_PYTHON_FRAMES 6
+#define CS_PYTHON_S 50
+
+static void python_def(uint32_t stack)
+{
+	static struct wg_pyline lines[CS_PYTHON_FRAMES]; /* stacks_lock is held */
+	static uint8_t buf[CS_PYTHON_FRAMES * 256];
+	static uint64_t second, taken;
+	struct wg_out o = { buf, buf + sizeof(buf) };
+	uint64_t now = wg_ticks_to_ns(wg_ticks()) / 1000000000u;
+	int n;
+
+	if (now != second)
+		taken = 0;
+	second = now;
+	if (taken++ >= CS_PYTHON_S)
+		return;
+	n = wg_python_take(lines, CS_PYTHON_FRAMES);
+	if (!n)
+		return;
+	wg_out_varint(&o, stack);
+	wg_out_varint(&o, (uint64_t)n);
+	for (int i = 0; i < n; i++) {
+		wg_out_varint(&o, lines[i].line);
+		wg_out_bytes(&o, lines[i].function, strnlen(lines[i].function, 60));
+		wg_out_bytes(&o, lines[i].file, strnlen(lines[i].file, 128));
+	}
+	wg_trace_def(WGTR_D_PYTHON, buf, (size_t)(o.p - buf));
+}
+
 /* ---- interning ------------------------------------------------------------------ */
 
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -146,6 +180,8 @@ static uint32_t intern_stack(const uint64_t *frames, uint32_t n)
 		id = 0;
 		goto out;
 	}
+	if (n > 1)
+		python_def(id);
 	cs.nstacks = id;
 	e->id = id;
 	atomic_store_explicit(&e->key, key, memory_order_release);

@@ -443,6 +443,7 @@ bool wg_mem_sample(int device, uint64_t *free_bytes, uint64_t *total)
 	}
 	d->free = *free_bytes;
 	d->free_at = now;
+	d->free_own = own;
 	r = wg_mem_rec_device(device);
 	if (*free_bytes < d->least_free) {
 		d->least_free_at = now;
@@ -462,6 +463,60 @@ bool wg_mem_sample(int device, uint64_t *free_bytes, uint64_t *total)
 	wg_trace_event(WGTR_E_SAMPLE, values, 4);
 	wg_trace_timeline(device, WG_LEVEL_SAMPLE, own, *free_bytes, now);
 	return true;
+}
+
+/*
+ * A pool gives memory back at a synchronisation, without a call that we see. POOL entries are
+ * few; what they hold is asked for again with each look at the headroom.
+ */
+#define DV_POOLS 8
+static struct dv_pool {
+	_Atomic uint64_t handle; /* 0 free */
+	int device;
+	uint32_t site;
+} dv_pools[DV_POOLS];
+
+static void pool_known(uint64_t handle, int device, uint32_t site)
+{
+	struct dv_pool *empty = NULL;
+
+	for (int i = 0; i < DV_POOLS; i++) {
+		uint64_t h = atomic_load_explicit(&dv_pools[i].handle, memory_order_relaxed);
+
+		if (h == handle)
+			return;
+		if (!h && !empty)
+			empty = &dv_pools[i];
+	}
+	if (!empty)
+		return;
+	empty->device = device;
+	empty->site = site;
+	atomic_store_explicit(&empty->handle, handle, memory_order_release);
+}
+
+static void pool_gone(uint64_t handle)
+{
+	for (int i = 0; i < DV_POOLS; i++)
+		if (atomic_load_explicit(&dv_pools[i].handle, memory_order_relaxed) == handle)
+			atomic_store_explicit(&dv_pools[i].handle, 0, memory_order_release);
+}
+
+static void pool_level(uint64_t handle, int device, uint32_t site, uint64_t reserved);
+
+static void refresh_pools(int device)
+{
+	int (*attribute)(uint64_t, int, uint64_t *);
+
+	attribute = wg_real_symbol("cuMemPoolGetAttribute");
+	for (int i = 0; attribute && i < DV_POOLS; i++) {
+		uint64_t h = atomic_load_explicit(&dv_pools[i].handle, memory_order_acquire);
+		uint64_t reserved = 0;
+
+		if (h && dv_pools[i].device == device &&
+		    !attribute(h, 5 /* CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT */, &reserved))
+			pool_level(h, device, dv_pools[i].site, reserved);
+	}
 }
 
 /* Is a look at the headroom paid for, and worth it? */
@@ -487,6 +542,8 @@ static void maybe_sample(int device, struct wgtr_device *d, uint64_t now)
 		credit = DV_SAVED_NS;
 	if (!wg_lock_try(&v->lock))
 		return;
+	if (get(&d->pool_reserved))
+		refresh_pools(device);
 	if (wg_mem_sample(device, &free_bytes, &total))
 		credit -= v->cost_ns;
 	else
@@ -655,14 +712,25 @@ static void overwritten(enum wg_mem_kind kind, const struct wgtr_live *old)
 	case WG_MEM_VMM_MAP:
 		unmapped(old);
 		return;
-	case WG_MEM_POOL:
-		account(site_device(old->site), kind, old->size, -1, wg_ticks());
-		return;
 	default:
 		kind = site_kind(old->site);
 		count_site(old->site, old->size, -1);
 		account(site_device(old->site), kind, old->size, -1, wg_ticks());
 	}
+}
+
+static void pool_level(uint64_t handle, int device, uint32_t site, uint64_t reserved)
+{
+	struct wgtr_live l = { .addr = handle, .size = reserved, .site = site, .state = 1,
+			       .at = wg_ticks() }, old;
+	uint64_t values[3] = { (uint64_t)device, handle, reserved };
+
+	if (!live_add(SP_POOL, &l, &old) || (old.state && old.size == reserved))
+		return;
+	if (old.state)
+		account(device, WG_MEM_POOL, old.size, -1, l.at);
+	account(device, WG_MEM_POOL, reserved, 1, l.at);
+	wg_trace_event(WGTR_E_POOL, values, 3);
 }
 
 void wg_mem_allocated(const struct wg_site *s, enum wg_mem_kind kind, uint64_t ptr, uint64_t bytes)
@@ -686,11 +754,11 @@ void wg_mem_allocated(const struct wg_site *s, enum wg_mem_kind kind, uint64_t p
 		l.handle = s->handle;
 	wg_failure_allocated(device, kind, bytes, l.site);
 	if (kind == WG_MEM_POOL) {
-		uint64_t values[3] = { (uint64_t)device, ptr, bytes };
-
-		wg_trace_event(WGTR_E_POOL, values, 3);
-		l.at = wg_ticks();
-	} else if (kind == WG_MEM_VMM_MAP) {
+		pool_known(ptr, device, l.site);
+		pool_level(ptr, device, l.site, bytes);
+		return;
+	}
+	if (kind == WG_MEM_VMM_MAP) {
 		l.at = wg_ticks();
 	} else {
 		l.at = wg_trace_alloc(false, l.site, ptr, bytes);
@@ -703,8 +771,7 @@ void wg_mem_allocated(const struct wg_site *s, enum wg_mem_kind kind, uint64_t p
 		overwritten(kind, &old);
 	if (kind == WG_MEM_VMM_MAP)
 		map_added(device, &l);
-	if (kind != WG_MEM_POOL)
-		count_site(l.site, bytes, 1);
+	count_site(l.site, bytes, 1);
 	account(device, kind, bytes, 1, l.at);
 	d = wg_trace_device(device);
 	if (d && kind != WG_MEM_VA && kind != WG_MEM_HOST && kind != WG_MEM_HOST_REG &&
@@ -762,6 +829,7 @@ void wg_mem_freed(const struct wg_site *s, enum wg_mem_kind kind, uint64_t ptr)
 	if (kind == WG_MEM_POOL) {
 		uint64_t values[3] = { (uint64_t)(site_device(old.site)), ptr, 0 };
 
+		pool_gone(ptr);
 		wg_trace_event(WGTR_E_POOL, values, 3);
 		account(site_device(old.site), kind, old.size, -1, wg_ticks());
 		return;
@@ -771,6 +839,9 @@ void wg_mem_freed(const struct wg_site *s, enum wg_mem_kind kind, uint64_t ptr)
 	account(site_device(old.site), site_kind(old.site), old.size, -1, now);
 	wg_mt.freed = old;
 	wg_mt.freed_kind = kind;
+	if (kind != WG_MEM_HOST && kind != WG_MEM_HOST_REG && kind != WG_MEM_VA &&
+	    wg_trace_device(site_device(old.site)))
+		maybe_sample(site_device(old.site), wg_trace_device(site_device(old.site)), now);
 }
 
 void wg_mem_unfree(const struct wg_site *s, enum wg_mem_kind kind, uint64_t ptr)
@@ -817,7 +888,9 @@ void wg_mem_device_gone(int device)
 		if (kind == WG_MEM_VMM || kind == WG_MEM_VMM_MAP || kind == WG_MEM_VA ||
 		    kind == WG_MEM_KINDS || !live_remove(space_of(kind), l->addr, &old))
 			continue;
-		if (kind != WG_MEM_POOL)
+		if (kind == WG_MEM_POOL)
+			pool_gone(old.addr);
+		else
 			count_site(old.site, old.size, -1);
 		account(device, kind, old.size, -1, wg_ticks());
 	}
@@ -940,6 +1013,8 @@ void wg_mem_tick(void)
 		if (!d->valid)
 			continue;
 		look_at_peak(i, d);
+		if (get(&d->pool_reserved))
+			refresh_pools(i);
 		d->own = own_of(i, d);
 		if (wg_mem_rec_device(i))
 			wg_mem_rec_device(i)->own = d->own;
@@ -976,6 +1051,7 @@ void wg_mem_fork_child(void)
 		wg_pages_free(dv_shards[i].table, dv_shards[i].size * sizeof(struct dv_index));
 	memset(dv_shards, 0, sizeof(dv_shards));
 	memset(dv_devices, 0, sizeof(dv_devices));
+	memset(dv_pools, 0, sizeof(dv_pools));
 	wg_callsite_fork_child();
 	wg_failure_fork_child();
 	wg_python_fork_child();

@@ -84,6 +84,7 @@ struct wgtr_device {
 	uint64_t peak_snapshot_at; /* when wgtr_site.at_peak was taken; 0 never */
 	uint64_t imported;	/* opened from another process: not ours */
 	uint64_t first_free, first_free_at, first_own; /* at the first sample */
+	uint64_t free_own;	/* own when `free` was sampled */
 };
 
 struct wgtr_header {
@@ -216,9 +217,19 @@ enum wgtr_def {
 	WGTR_D_OUTCOME,	  /* number, at, recovered (as in wgrec_failure), asked, free + 1, pieces,
 			   * repeats: what became of it; the last one counts */
 	WGTR_D_NOTE,	  /* bytes: where the writer stepped aside */
+	WGTR_D_PYTHON,	  /* stack id, n, each: line, bytes function, bytes file: the Python frames
+			   * when that stack was seen for the first time (later ones may differ) */
 };
 #define WGTR_DEF_MAX 12288 /* payload bytes; no definition is longer */
 #define WGTR_FAILURES 1024 /* definitions kept; later ones are only counted */
+
+/* What version 1 began with: a reader takes entries of at least this size. */
+#define WGTR_CHUNK_MIN 64
+#define WGTR_SITE_MIN 64
+#define WGTR_LIVE_MIN 48
+#define WGTR_BUCKET_MIN 48
+#define WGTR_DEVICE_MIN 288
+#define WGTR_HEADER_MIN 1128
 
 _Static_assert(sizeof(struct wgtr_chunk) == 64, "chunk");
 _Static_assert(sizeof(struct wgtr_site) == 64, "site");

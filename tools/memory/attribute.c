@@ -7,15 +7,16 @@
 #include "analysis.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+/* What only carries a call on: to say "libffi allocated it" helps nobody. */
 static bool is_plumbing(const char *library)
 {
 	static const char *const names[] = {
 		"libcuda.so",	   "libcudart.so", "libwaitgraph.so", "libnvidia-",
 		"libcupti.so",	   "libstdc++.so", "libgcc_s.so",     "libc.so",
-		"libpthread.so",   "ld-linux",	   "[vdso]",
+		"libpthread.so",   "ld-linux",	   "[vdso]",	      "libffi.so",
+		"_ctypes.",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -110,5 +111,17 @@ void wgm_attribute(struct wgm_analysis *a, struct wgm_site *s)
 		s->text = wgm_frame_text(t->arena, &s->frames[i]);
 	} else {
 		s->text = wg_fmt(t->arena, "(no stack) %s", wgm_function(t, s->raw->fn));
+	}
+	if (s->raw->stack < t->nstacks && t->stacks[s->raw->stack].npy) {
+		const struct wgm_pyline *p = t->stacks[s->raw->stack].py;
+		const char *file = strrchr(p->file, '/');
+
+		file = file ? file + 1 : p->file;
+		/* The interpreter's own frames say nothing: Python's say it all. */
+		if (s->library && strstr(s->library, "python"))
+			s->text = wg_fmt(t->arena, "first %s (%s:%u)", p->function, file, p->line);
+		else
+			s->text = wg_fmt(t->arena, "%s, first from %s (%s:%u)", s->text, p->function,
+					 file, p->line);
 	}
 }

@@ -40,9 +40,25 @@ json_t *wgm_json_stack(const struct wgm_frame *f, size_t n)
 	return all;
 }
 
+static json_t *python(const struct wgm_pyline *p, uint32_t n)
+{
+	json_t *all = json_array();
+
+	for (uint32_t i = 0; i < n; i++) {
+		json_t *l = json_object();
+
+		put_text(l, "function", p[i].function);
+		put_text(l, "file", p[i].file);
+		if (p[i].line)
+			put_bytes(l, "line", p[i].line);
+		json_array_append_new(all, l);
+	}
+	return all;
+}
+
 static json_t *failure(struct wgm_analysis *a, const struct wgm_failure *f)
 {
-	json_t *o = json_object(), *py = json_array();
+	json_t *o = json_object();
 	size_t n;
 	const struct wgm_frame *frames = wgm_frames(a->t, &f->stack, &n);
 	int caller = wgm_caller(frames, n);
@@ -65,27 +81,22 @@ static json_t *failure(struct wgm_analysis *a, const struct wgm_failure *f)
 	if (caller >= 0)
 		put_text(o, "library", frames[caller].library);
 	json_object_set_new(o, "stack", wgm_json_stack(frames, n));
-	for (uint32_t i = 0; i < f->npy; i++) {
-		json_t *l = json_object();
-
-		put_text(l, "function", f->py[i].function);
-		put_text(l, "file", f->py[i].file);
-		if (f->py[i].line)
-			put_bytes(l, "line", f->py[i].line);
-		json_array_append_new(py, l);
-	}
-	json_object_set_new(o, "python_stack", py);
+	json_object_set_new(o, "python_stack", python(f->py, f->npy));
 	return o;
 }
 
-static json_t *site(const struct wgm_site *s)
+static json_t *site(const struct wgm_trace *t, const struct wgm_site *s)
 {
 	json_t *o = json_object();
+	uint32_t stack = s->raw->stack;
 
 	put_text(o, "site", s->text);
 	put_text(o, "library", s->library);
 	put_text(o, "kind", wgm_kind(s->raw->kind - 1u));
 	json_object_set_new(o, "stack", wgm_json_stack(s->frames, s->nframes));
+	if (stack < t->nstacks && t->stacks[stack].npy) /* of its first allocation */
+		json_object_set_new(o, "first_python_stack",
+				    python(t->stacks[stack].py, t->stacks[stack].npy));
 	put_bytes(o, "live_at_peak", s->live_at_peak);
 	put_bytes(o, "live_at_end", s->live_at_end);
 	put_bytes(o, "allocations", s->allocations);
@@ -140,7 +151,7 @@ static json_t *device(struct wgm_analysis *a, const struct wgm_device *d)
 	}
 	json_object_set_new(o, "by_site", list = json_array());
 	for (size_t i = 0; i < d->sites.n; i++)
-		json_array_append_new(list, site(d->sites.v[i]));
+		json_array_append_new(list, site(a->t, d->sites.v[i]));
 	json_object_set_new(o, "growing", list = json_array());
 	for (size_t i = 0; i < d->growing.n; i++) {
 		const struct wgm_growth *g = &d->growing.v[i];
@@ -153,6 +164,8 @@ static json_t *device(struct wgm_analysis *a, const struct wgm_device *d)
 	}
 	json_object_set_new(o, "fragmentation", x = json_object());
 	put_bytes(x, "free", d->fragmentation.free);
+	if (d->fragmentation.free != WGM_NONE)
+		put_time(x, "free_at_s", wgm_seconds(a->t, d->raw->free_at));
 	put_bytes(x, "largest_possible", d->fragmentation.largest_possible);
 	put_bytes(x, "reserved_unused", d->fragmentation.reserved_unused);
 	put_bytes(x, "address_space_reserved", d->fragmentation.address_space_reserved);

@@ -529,6 +529,9 @@ static void add_to_library(struct wgm_analysis *a, struct wgm_device *d, const s
 	const char *name = s->library ? s->library : "(unknown)";
 	struct wgm_library *l = NULL;
 
+	if (s->raw->kind - 1u == WG_MEM_MANAGED) /* not the card's: no sum with the others */
+		name = wg_fmt(a->t->arena, "%s (managed)", name);
+
 	for (size_t i = 0; i < d->libraries.n && !l; i++)
 		if (!strcmp(d->libraries.v[i].library, name))
 			l = &d->libraries.v[i];
@@ -631,8 +634,8 @@ static void finish_device(struct replay *r, int i)
 	d->reserved_at_peak = l->reserved_at_peak;
 	d->unaccounted = WGM_NONE;
 	if (raw->free != WGM_NONE && raw->total != WGM_NONE && raw->total > raw->free)
-		d->unaccounted = raw->total - raw->free > raw->own ?
-				 raw->total - raw->free - raw->own : 0;
+		d->unaccounted = raw->total - raw->free > raw->free_own ?
+				 raw->total - raw->free - raw->free_own : 0;
 	d->peak_exact = !t->h.folded_until || raw->peak_at > t->h.folded_until;
 	for (size_t k = 0; k < t->failures.n; k++)
 		if (t->failures.v[k].device == i || (t->failures.v[k].device < 0 && !i)) {
@@ -762,31 +765,63 @@ struct wgm_analysis *wgm_analyse(struct wgm_trace *t)
 	return wgm_replay(t, NULL);
 }
 
-/* Two processes on one card at once: each is the other's "other process". */
+/* What a process held on one of its devices at a moment (seconds since the epoch); 0 not alive. */
+static uint64_t own_at(const struct wgm_analysis *a, int device, double when)
+{
+	const struct wgm_trace *t = a->t;
+	const struct wgm_timeline *l = &t->timeline[device];
+	double end = wgm_real(t, t->h.ended ? t->h.ended : t->last);
+	uint64_t own = 0;
+
+	/* One that was not seen ending lived at least a while after its last sign. */
+	if (when < wgm_real(t, t->first) || when > end + (t->h.ended ? 0 : 2))
+		return 0;
+	for (size_t i = 0; i < l->n && wgm_real(t, l->v[i].from) <= when; i++)
+		own = i + 1 < l->n && wgm_real(t, l->v[i + 1].from) <= when ? 0 : l->v[i].own_last;
+	if (when >= wgm_real(t, t->last))
+		own = a->devices[device].own_at_end;
+	return own;
+}
+
+/*
+ * Two processes on one card: each is the other's "other process", at the moment that matters,
+ * which is its last failure, else its peak, else its end.
+ */
 void wgm_join(struct wgm_analysis **all, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		for (size_t k = 0; k < n; k++) {
-			struct wgm_trace *x = all[i]->t, *y = all[k]->t;
-			double end_x = wgm_real(x, x->last), begin_y = wgm_real(y, y->first);
+		for (int a = 0; a < WGTR_DEVICES; a++) {
+			struct wgm_trace *x = all[i]->t;
+			struct wgm_device *p = &all[i]->devices[a];
+			double when = wgm_real(x, x->last);
 
-			if (i == k || strcmp(x->h.host, y->h.host) ||
-			    strcmp(x->h.boot_id, y->h.boot_id) ||
-			    begin_y > end_x || wgm_real(y, y->last) < end_x - 1)
+			if (!p->used || !p->uuid)
 				continue;
-			for (int a = 0; a < WGTR_DEVICES; a++)
+			if (p->failures.n)
+				when = wgm_real(x, p->failures.v[p->failures.n - 1]->at);
+			else if (p->raw->peak_at)
+				when = wgm_real(x, p->raw->peak_at);
+			for (size_t k = 0; k < n; k++) {
+				struct wgm_trace *y = all[k]->t;
+
+				if (i == k || strcmp(x->h.host, y->h.host) ||
+				    strcmp(x->h.boot_id, y->h.boot_id))
+					continue;
 				for (int b = 0; b < WGTR_DEVICES; b++) {
-					struct wgm_device *p = &all[i]->devices[a];
 					struct wgm_device *q = &all[k]->devices[b];
 					struct wgm_other *o;
+					uint64_t held;
 
-					if (!p->used || !q->used || !p->uuid || !q->uuid ||
-					    strcmp(p->uuid, q->uuid) || !q->own_at_end)
+					if (!q->used || !q->uuid || strcmp(p->uuid, q->uuid))
+						continue;
+					held = own_at(all[k], b, when);
+					if (!held)
 						continue;
 					o = wg_push(x->arena, &p->others);
 					o->pid = y->h.pid;
-					o->bytes = q->own_at_end;
+					o->bytes = held;
 				}
+			}
 		}
 }
 

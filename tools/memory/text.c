@@ -119,7 +119,8 @@ const char *wgm_failure_text(struct wgm_analysis *a, const struct wgm_device *d,
 	const char *s, *pieces = "", *end;
 
 	if (f->pieces > 1)
-		pieces = wg_fmt(m, " in %" PRIu64 " pieces", f->pieces);
+		pieces = wg_fmt(m, " (so far, in pieces of %s; the %" PRIu64 ". failed)",
+				wgm_size(f->asked / f->pieces), f->pieces);
 	if (f->kind == WG_MEM_VA)
 		s = wg_fmt(m, "%s asked for %s of GPU address space%s and got none: %s of it was "
 			   "reserved already; memory was not what ran out",

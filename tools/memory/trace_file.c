@@ -57,6 +57,12 @@ static uint64_t chunk_at(const struct wgm_trace *t, uint32_t number)
 	return t->h.header_size + (uint64_t)number * t->h.chunk_size;
 }
 
+/* An entry of another minor version: what both know; the rest of ours stays 0. */
+static size_t smaller(size_t ours, uint32_t theirs)
+{
+	return ours < theirs ? ours : theirs;
+}
+
 /* ---- header ------------------------------------------------------------------ */
 
 static int read_header(struct wgm_trace *t)
@@ -73,10 +79,10 @@ static int read_header(struct wgm_trace *t)
 		return err;
 	if (memcmp(h->magic, WGTR_MAGIC, sizeof(h->magic)))
 		return refuse(t, -EPROTO, "not a Waitgraph trace: wrong magic at offset 0");
-	if (t->size < sizeof(*h))
-		return refuse(t, -EBADMSG, "truncated: %" PRIu64 " bytes, the header alone has %zu",
-			      t->size, sizeof(*h));
-	err = read_at(t, h, sizeof(*h), 0);
+	if (t->size < WGTR_HEADER_MIN)
+		return refuse(t, -EBADMSG, "truncated: %" PRIu64 " bytes, the header alone has %u",
+			      t->size, WGTR_HEADER_MIN);
+	err = read_at(t, h, t->size < sizeof(*h) ? WGTR_HEADER_MIN : sizeof(*h), 0);
 	if (err)
 		return err;
 	if (h->endian != WGTR_ENDIAN)
@@ -85,20 +91,20 @@ static int read_header(struct wgm_trace *t)
 		return refuse(t, -EPROTO, "format version %u (needs a reader of version %u), "
 			      "this waitgraph reads version %u",
 			      h->version, h->min_version, WGTR_VERSION);
-	if (h->header_size < sizeof(*h) || h->header_size > MAX_CHUNK ||
+	if (h->header_size < WGTR_HEADER_MIN || h->header_size > MAX_CHUNK ||
 	    h->chunk_size < 4096 || h->chunk_size > MAX_CHUNK || h->chunk_size % 4096 ||
-	    h->chunk_header_size < sizeof(struct wgtr_chunk) ||
+	    h->chunk_header_size < WGTR_CHUNK_MIN ||
 	    h->chunk_header_size >= h->chunk_size / 2 || h->time_shift > 32)
 		return refuse(t, -EBADMSG, "corrupt header: sizes %u/%u/%u at offset 24",
 			      h->header_size, h->chunk_size, h->chunk_header_size);
 	size = h->chunk_size - h->chunk_header_size;
-	if (h->site_size < sizeof(struct wgtr_site) || h->site_size > size ||
-	    h->live_size < sizeof(struct wgtr_live) || h->live_size > size ||
-	    h->bucket_size < sizeof(struct wgtr_bucket) || h->bucket_size > size / 4 ||
-	    h->device_size < sizeof(struct wgtr_device) || h->device_size > h->header_size)
+	if (h->site_size < WGTR_SITE_MIN || h->site_size > size ||
+	    h->live_size < WGTR_LIVE_MIN || h->live_size > size ||
+	    h->bucket_size < WGTR_BUCKET_MIN || h->bucket_size > size / 4 ||
+	    h->device_size < WGTR_DEVICE_MIN || h->device_size > h->header_size)
 		return refuse(t, -EBADMSG, "corrupt header: entry sizes %u/%u/%u/%u at offset 36",
 			      h->site_size, h->live_size, h->bucket_size, h->device_size);
-	if (h->devices_offset < sizeof(*h) || h->ndevices > 4096 ||
+	if (h->devices_offset < WGTR_HEADER_MIN || h->ndevices > 4096 ||
 	    h->devices_offset + (uint64_t)h->ndevices * h->device_size > h->header_size)
 		return refuse(t, -EBADMSG, "corrupt header: devices at %u do not fit",
 			      h->devices_offset);
@@ -112,7 +118,8 @@ static int read_header(struct wgm_trace *t)
 	for (uint32_t i = 0; i < n; i++) {
 		struct wgtr_device *d = &t->devices[i];
 
-		err = read_at(t, d, sizeof(*d), h->devices_offset + (uint64_t)i * h->device_size);
+		err = read_at(t, d, smaller(sizeof(*d), h->device_size),
+			      h->devices_offset + (uint64_t)i * h->device_size);
 		if (err)
 			return err;
 		d->ordinal = (int32_t)i;
@@ -216,11 +223,28 @@ static bool frames(struct wgm_trace *t, struct cursor *c, struct wgm_stack *s, b
 	return !c->bad;
 }
 
+static bool pylines(struct wgm_trace *t, struct cursor *c, const struct wgm_pyline **out,
+		    uint32_t *count)
+{
+	uint64_t n = varint(c);
+	struct wgm_pyline *py;
+
+	if (c->bad || n > 1024 || n > (uint64_t)(c->end - c->p))
+		return false;
+	py = wg_alloc(t->arena, n * sizeof(*py) + 1);
+	for (uint64_t i = 0; i < n; i++) {
+		py[i].line = (uint32_t)varint(c);
+		py[i].function = string(t, c);
+		py[i].file = string(t, c);
+	}
+	*out = py;
+	*count = (uint32_t)n;
+	return !c->bad;
+}
+
 static bool failure_def(struct wgm_trace *t, struct cursor *c)
 {
 	struct wgm_failure *f;
-	struct wgm_pyline *py;
-	uint64_t n;
 
 	if (t->failures.n >= MAX_FAILURES)
 		return false;
@@ -242,18 +266,7 @@ static bool failure_def(struct wgm_trace *t, struct cursor *c)
 	f->thread = string(t, c);
 	if (c->bad || !frames(t, c, &f->stack, false))
 		return false;
-	n = varint(c);
-	if (c->bad || n > 1024 || n > (uint64_t)(c->end - c->p))
-		return false;
-	py = wg_alloc(t->arena, n * sizeof(*py) + 1);
-	for (uint64_t i = 0; i < n; i++) {
-		py[i].line = (uint32_t)varint(c);
-		py[i].function = string(t, c);
-		py[i].file = string(t, c);
-	}
-	f->py = py;
-	f->npy = (uint32_t)n;
-	return !c->bad;
+	return pylines(t, c, &f->py, &f->npy);
 }
 
 static bool outcome_def(struct wgm_trace *t, struct cursor *c)
@@ -287,6 +300,12 @@ static bool one_def(struct wgm_trace *t, uint8_t tag, struct cursor *c)
 			return false;
 		t->stacks = grow(t, t->stacks, &t->nstacks, id, sizeof(*t->stacks));
 		return frames(t, c, &t->stacks[id], true);
+	case WGTR_D_PYTHON:
+		id = varint(c);
+		if (c->bad || id >= MAX_STACKS)
+			return false;
+		t->stacks = grow(t, t->stacks, &t->nstacks, id, sizeof(*t->stacks));
+		return pylines(t, c, &t->stacks[id].py, &t->stacks[id].npy);
 	case WGTR_D_NAME:
 		id = varint(c);
 		if (c->bad || id > UINT16_MAX)
@@ -385,7 +404,8 @@ static int read_sites(struct wgm_trace *t, const struct wgm_chunk *k, uint8_t *b
 	t->sites = grow(t, t->sites, &n, first + per, sizeof(*t->sites));
 	t->nsites = n;
 	for (uint32_t i = 0; i < per; i++)
-		memcpy(&t->sites[first + i], buf + (size_t)i * t->h.site_size, sizeof(*t->sites));
+		memcpy(&t->sites[first + i], buf + (size_t)i * t->h.site_size,
+		       smaller(sizeof(*t->sites), t->h.site_size));
 	return 0;
 }
 
@@ -398,9 +418,9 @@ static int read_live(struct wgm_trace *t, const struct wgm_chunk *k, uint8_t *bu
 		return err;
 	*slots += per;
 	for (uint32_t i = 0; i < per; i++) {
-		struct wgtr_live l;
+		struct wgtr_live l = { 0 };
 
-		memcpy(&l, buf + (size_t)i * t->h.live_size, sizeof(l));
+		memcpy(&l, buf + (size_t)i * t->h.live_size, smaller(sizeof(l), t->h.live_size));
 		if (l.state == 1 || (l.state == 2 && l.mapped))
 			*wg_push(t->arena, &t->live) = l;
 	}
@@ -424,7 +444,8 @@ static int read_timeline(struct wgm_trace *t, const struct wgm_chunk *k, uint8_t
 	n++; /* the one being filled */
 	v = wg_alloc(t->arena, n * sizeof(*v));
 	for (uint32_t i = 0; i < n; i++)
-		memcpy(&v[i], buf + ((size_t)half * per + i) * t->h.bucket_size, sizeof(*v));
+		memcpy(&v[i], buf + ((size_t)half * per + i) * t->h.bucket_size,
+		       smaller(sizeof(*v), t->h.bucket_size));
 	if (!v[n - 1].from)
 		n--;
 	t->timeline[k->stream].v = v;
@@ -451,10 +472,11 @@ static int read_chunks(struct wgm_trace *t)
 	int err;
 
 	for (uint64_t i = 0; i < t->h.chunks; i++) {
-		struct wgtr_chunk c;
+		struct wgtr_chunk c = { 0 };
 		struct wgm_chunk *k;
 
-		err = read_at(t, &c, sizeof(c), chunk_at(t, (uint32_t)i));
+		err = read_at(t, &c, smaller(sizeof(c), t->h.chunk_header_size),
+			      chunk_at(t, (uint32_t)i));
 		if (err)
 			return err;
 		if (!c.magic)
@@ -800,7 +822,8 @@ static int advance(struct wgm_events *e, struct stream *s)
 			if (err)
 				return err;
 			/* A writer that still lives may have taken the chunk for something newer. */
-			err = read_at(t, &now, sizeof(now), chunk_at(t, s->now->number));
+			err = read_at(t, &now, smaller(sizeof(now), t->h.chunk_header_size),
+				      chunk_at(t, s->now->number));
 			if (err)
 				return err;
 			if (now.magic != WGTR_CHUNK_MAGIC || now.first != s->now->first ||

@@ -24,19 +24,21 @@ struct wgm_chunk {
 	uint32_t ordinal, used;
 	uint64_t first, last, events, lost;
 };
+struct wgm_pyline {
+	uint32_t line;
+	const char *function, *file;
+};
 struct wgm_stack {
 	uint32_t n;
-	const uint64_t *frames; /* innermost first; all but the first are return addresses too */
+	uint32_t npy;
+	const uint64_t *frames; /* innermost first; return addresses */
+	const struct wgm_pyline *py; /* when it was seen first; later ones may differ */
 };
 struct wgm_object {
 	uint64_t at, start, end, offset, inode;
 	const uint8_t *build_id;
 	size_t build_id_len;
 	const char *path;
-};
-struct wgm_pyline {
-	uint32_t line;
-	const char *function, *file;
 };
 struct wgm_failure {
 	uint64_t number, at;
