@@ -306,13 +306,13 @@ static void offer_node(const struct wg_walk *w, struct best *best, uint32_t v)
 	if (n->fate != FATE_STUCK)
 		return;
 	if (n->cyclic)
-		offer(best, n->closed ? 25 : 55, w->cost[v], v, CL_DEADLOCK, NULL, true, false);
+		offer(best, n->closed ? 25 : 54, w->cost[v], v, CL_DEADLOCK, NULL, true, false);
 	else if (n->loose_cycle && n->ownerless)
 		offer(best, 26, w->cost[v] + 8, v, CL_DEADLOCK, NULL, true, true);
 	/* A peer that is stuck only together with the one who waits for it is silent. */
 	rel = relation(w, v);
 	if (rel && rel->idle_cls && n->type == IT_THREAD && rel->idle_cls != CL_GPU_UNSIGNALED)
-		offer(best, class_score(rel->idle_cls) + 5, w->cost[v], v, rel->idle_cls, rel, false, false);
+		offer(best, 56, w->cost[v], v, rel->idle_cls, rel, false, false);
 }
 
 bool wg_find(struct wg_b *b, uint32_t start, struct wg_finding *out)

@@ -133,6 +133,35 @@ static void resolve_unknown(struct wg_ctx *c)
 							: "who would complete this call";
 }
 
+/*
+ * Inside the GPU's driver or its communication library with nothing recorded: burning CPU or
+ * sleeping on a condition of theirs is how they wait for the GPU, and for what is not visible.
+ */
+static bool resolve_unrecorded(struct wg_ctx *c)
+{
+	const struct wg_frame *f = wg_caller(c->t);
+	struct wg_b *b = c->b;
+	const char *where;
+
+	if (c->t->calls.n || b->n.v[c->node].bystander || !f ||
+	    !(wg_module_is(f, "libcuda.so") || wg_module_is(f, "libcuda-") || wg_module_is(f, "libnccl")))
+		return false;
+	if (c->t->wait.op != WG_OP_RUNNING && c->t->wait.op != WG_OP_FUTEX && c->t->wait.op != WG_OP_IOCTL)
+		return false;
+	if (c->t->wait.op == WG_OP_FUTEX && wg_futex_owned(c))
+		return true;
+	where = f->symbol ? f->symbol : wg_base(f->module);
+	b->n.v[c->node].wkind = wg_module_is(f, "libnccl") ? "nccl" : "cuda";
+	b->n.v[c->node].wdoes = wg_say(b, "is inside %s", wg_base(f->module));
+	b->n.v[c->node].polls_cpu = true;
+	wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+		   wg_say(b, "it is inside %s, and what the GPU was given is not recorded", where));
+	b->n.v[c->node].end.missing =
+		c->p->recorded ? "the call: it did not come through a door that the recorder watches"
+			       : "the recorder: the process was started without it";
+	return true;
+}
+
 static void resolve_op(struct wg_ctx *c)
 {
 	const struct wg_wait *w = &c->t->wait;
@@ -209,6 +238,8 @@ static void resolve_thread(struct wg_b *b, int32_t proc, uint32_t thr)
 	if (wg_resolve_driver(&c) || wg_resolve_gil(&c))
 		return;
 	if (t->calls.n && wg_resolve_gpu_call(&c))
+		return;
+	if (resolve_unrecorded(&c))
 		return;
 	resolve_op(&c);
 }

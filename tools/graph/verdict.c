@@ -457,6 +457,12 @@ static void set_culprit(struct wg_b *b, const struct wg_finding *f, const struct
 				best = wg_has_sec(s) ? s : best;
 			}
 		}
+		for (size_t i = f->cycle_from; i < f->npath && t == WG_NONE; i++) {
+			int32_t proc = b->n.v[b->e.v[f->path[i]].from].proc; /* streams alone */
+
+			if (proc >= 0)
+				t = b->pi[proc].node;
+		}
 		if (t != WG_NONE)
 			culprit_thread(b, t);
 		return;
