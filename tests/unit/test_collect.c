@@ -518,6 +518,24 @@ static void test_ranks(void **state)
 	wg_facts_free(f);
 }
 
+/* In a child that has become an ordinary user: 0 when all is as it must be, else a line. */
+static int as_nobody(int (*fn)(int32_t pid), int32_t pid)
+{
+	int st = 0;
+	pid_t c;
+
+	fflush(NULL);
+	c = fork();
+	if (!c) {
+		if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+			_exit(1);
+		prctl(PR_SET_DUMPABLE, 1);
+		_exit(fn(pid));
+	}
+	waitpid(c, &st, 0);
+	return WIFEXITED(st) ? WEXITSTATUS(st) : 250;
+}
+
 /* ---- samples ----------------------------------------------------------------------------------------- */
 
 static void in_poll_loop(void)
@@ -534,20 +552,140 @@ static void in_poll_loop(void)
 	}
 }
 
+static bool misses(const struct wg_missing_list *m, const char *what)
+{
+	for (size_t i = 0; i < m->n; i++)
+		if (strstr(m->v[i].what, what))
+			return m->v[i].why != NULL;
+	return false;
+}
+
+/* What it polls between its sleeps is seen, or it is said that it cannot be. */
+static int look_at_a_poller(int32_t pid)
+{
+	struct wg_collect_options o = options(&pid);
+	struct wg_facts *f = wg_facts_new();
+	struct wg_thread *t;
+	int rc = 1;
+
+	if (!wg_collect(f, &o)) {
+		t = wg_find_thread(f->procs.v[0], sh->tid);
+		if (t && t->sampled_twice && t->switches >= 2 && t->repeat_syscall) {
+			if (misses(&f->procs.v[0]->missing, "what polling threads poll"))
+				rc = strstr(t->repeat_syscall, "nanosleep") ? 0 : 2;
+			else if (!t->repeat_path || !strstr(t->repeat_path, "nothing-here"))
+				rc = 3;
+			else if (t->repeat_exists != 0 || t->repeat_errno != ENOENT)
+				rc = 4;
+			else
+				rc = 0;
+		}
+	}
+	wg_facts_free(f);
+	return rc;
+}
+
 static void test_repeats(void **state)
 {
-	struct plant x;
 	pid_t pid;
 
 	(void)state;
 	pid = start(in_poll_loop);
 	while (!sh->ready)
 		nap(0.01);
+	assert_int_equal(look_at_a_poller(pid), 0);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void in_poll_loop_as_nobody(void)
+{
+	if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+		return;
+	prctl(PR_SET_DUMPABLE, 1);
+	in_poll_loop();
+}
+
+static void test_repeats_as_user(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	if (geteuid())
+		skip();
+	pid = start(in_poll_loop_as_nobody);
+	while (!sh->ready)
+		nap(0.01);
+	assert_int_equal(as_nobody(look_at_a_poller, pid), 0);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+/* A thread that burns in user space: where, and what code that is. */
+static void in_spin(void)
+{
+	ready();
+	for (;;)
+		if (sh->v[5])
+			return;
+}
+
+static void test_spinning(void **state)
+{
+	struct plant x;
+	pid_t pid;
+	int n = 0;
+
+	(void)state;
+	sh->v[5] = 0;
+	pid = start(in_spin);
+	while (!sh->ready)
+		nap(0.01);
 	look(&x, pid, false);
-	assert_true(x.t->sampled_twice);
-	assert_true(x.t->switches >= 2);
-	assert_non_null(x.t->repeat_syscall);
-	assert_non_null(strstr(x.t->repeat_syscall, "nanosleep"));
+	if (!misses(&x.p->missing, "where running threads are")) {
+		while (n < 8 && x.t->sample_pc[n])
+			n++;
+		assert_true(n >= 3);
+		for (int i = 0; i < n; i++) {
+			assert_true(x.t->sample_pc[i] >= (uintptr_t)in_spin);
+			assert_true(x.t->sample_pc[i] < (uintptr_t)in_spin + 256);
+		}
+		assert_non_null(x.t->code);
+		assert_true(x.t->code_at < (uintptr_t)in_spin + 256);
+		/* The bytes are those of the program. */
+		assert_memory_equal(x.t->code, (void *)(uintptr_t)x.t->code_at, x.t->code_len);
+	}
+	assert_null(x.t->repeat_syscall);
+	reap(&x);
+}
+
+/* Reading and writing is work, however often the same call comes. */
+static void in_copy_loop(void)
+{
+	char buf[64];
+	int p[2];
+
+	if (pipe(p))
+		return;
+	ready();
+	for (;;) {
+		(void)!write(p[1], buf, sizeof(buf));
+		(void)!read(p[0], buf, sizeof(buf));
+		nap(0.01);
+	}
+}
+
+static void test_work_is_no_polling(void **state)
+{
+	struct plant x;
+	pid_t pid;
+
+	(void)state;
+	pid = start(in_copy_loop);
+	while (!sh->ready)
+		nap(0.01);
+	look(&x, pid, false);
+	assert_true(!x.t->repeat_syscall || strstr(x.t->repeat_syscall, "nanosleep"));
 	reap(&x);
 }
 
@@ -887,37 +1025,11 @@ static void test_stuck_file_system(void **state)
 
 /* ---- other users, other namespaces --------------------------------------------------------------------------- */
 
-/* In a child that has become an ordinary user: 0 when all is as it must be, else a line. */
-static int as_nobody(int (*fn)(int32_t pid), int32_t pid)
-{
-	int st = 0;
-	pid_t c;
-
-	fflush(NULL);
-	c = fork();
-	if (!c) {
-		if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
-			_exit(1);
-		prctl(PR_SET_DUMPABLE, 1);
-		_exit(fn(pid));
-	}
-	waitpid(c, &st, 0);
-	return WIFEXITED(st) ? WEXITSTATUS(st) : 250;
-}
-
 #define must(x)             \
 	do {                \
 		if (!(x))   \
 			return __LINE__ & 0xff ? __LINE__ & 0xff : 1; \
 	} while (0)
-
-static bool misses(const struct wg_missing_list *m, const char *what)
-{
-	for (size_t i = 0; i < m->n; i++)
-		if (strstr(m->v[i].what, what))
-			return m->v[i].why != NULL;
-	return false;
-}
 
 static int look_at_a_stranger(int32_t pid)
 {
@@ -1233,6 +1345,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_traced),
 		cmocka_unit_test(test_ranks),
 		cmocka_unit_test(test_repeats),
+		cmocka_unit_test(test_repeats_as_user),
+		cmocka_unit_test(test_spinning),
+		cmocka_unit_test(test_work_is_no_polling),
 		cmocka_unit_test(test_one_sample),
 		cmocka_unit_test(test_vanishing),
 		cmocka_unit_test(test_nothing_leaks),

@@ -23,12 +23,15 @@
 #include <unistd.h>
 
 #include "procfs.h"
+#include "sampling.h"
 
 #define DEFAULT_GAP_S 0.3
 #define DEFAULT_DEADLINE_S 10.0
 #define RECENT_S 1.0   /* what ran within it gets a second look */
 #define MIN_LOOK_S 0.12
 #define MAX_RANKS 256
+#define LONGEST_POLL_S 1.0 /* an asked thread that sleeps that long between looks is waited for */
+#define CLOCK_LOOK_S 0.015 /* what running threads need to leave some samples */
 
 struct run {
 	struct wg_facts *f;
@@ -323,6 +326,51 @@ static void collect_stacks(struct run *r)
 	}
 }
 
+/*
+ * Where the running threads are, before stacks are taken: of them nothing else tells without
+ * the observer.
+ */
+static void regs_of_running(struct run *r, struct wg_sampling *s)
+{
+	bool wanted = false;
+	struct timespec t = { 0, (long)(CLOCK_LOOK_S * 1e9) };
+
+	for (size_t i = 0; i < r->queue.n; i++) {
+		const struct wg_process *p = r->queue.v[i];
+
+		for (size_t j = 0; !p->stub && j < p->threads.n; j++)
+			wanted |= p->threads.v[j].state == 'R';
+	}
+	if (!wanted || !wg_sampling_any(s))
+		return;
+	nanosleep(&t, NULL);
+	wg_sampling_drain(s);
+	for (size_t i = 0; i < r->queue.n; i++) {
+		struct wg_pproc *k = wg_pproc(r->f, r->queue.v[i]);
+		struct wg_regs got[32], *all;
+		size_t n = wg_sampling_regs(s, r->queue.v[i], got, 32), keep = 0;
+
+		if (!n)
+			continue;
+		/* Newer than those of the last kernel entry, which is all that the observer has. */
+		all = wg_alloc(r->f->arena, (k->nregs + n) * sizeof(*all));
+		for (size_t j = 0; j < k->nregs; j++) {
+			bool newer = false;
+
+			for (size_t x = 0; x < n; x++)
+				if (got[x].tid == k->regs[j].tid) {
+					got[x].fsbase = k->regs[j].fsbase;
+					newer = true;
+				}
+			if (!newer)
+				all[keep++] = k->regs[j];
+		}
+		memcpy(all + keep, got, n * sizeof(*all));
+		k->regs = all;
+		k->nregs = keep + n;
+	}
+}
+
 /* ---- the second sample -------------------------------------------------------------------------- */
 
 static bool ran_recently(const struct run *r)
@@ -346,6 +394,28 @@ static bool ran_recently(const struct run *r)
 				return true;
 	}
 	return false;
+}
+
+/*
+ * Between the samples a thread of the asked processes that polls has to come by once, or what
+ * it polls is not seen.
+ */
+static double gap_for_pollers(struct run *r, double gap)
+{
+	for (size_t i = 0; i < r->queue.n; i++) {
+		const struct wg_process *p = r->queue.v[i];
+
+		if (p->stub || wg_pproc(r->f, (struct wg_process *)p)->depth > 0)
+			continue;
+		for (size_t k = 0; k < p->threads.n; k++) {
+			const struct wg_wait *w = &p->threads.v[k].wait;
+
+			if (w->op == WG_OP_SLEEP && w->timeout_s <= LONGEST_POLL_S &&
+			    w->timeout_s + 0.1 > gap)
+				gap = w->timeout_s + 0.1;
+		}
+	}
+	return gap;
 }
 
 static void second_sample(struct run *r, double since)
@@ -559,8 +629,10 @@ int wg_collect(struct wg_facts *f, const struct wg_collect_options *o)
 {
 	struct run r = { .f = f, .o = o };
 	struct wg_pctx *c = wg_pctx(f);
+	struct wg_sampling *sampling = NULL;
 	struct timespec now;
 	double first;
+	bool twice;
 	int rc;
 
 	r.start = wg_mono();
@@ -581,15 +653,23 @@ int wg_collect(struct wg_facts *f, const struct wg_collect_options *o)
 		goto out;
 	}
 	first = c->sampled_at = wg_mono();
+	twice = o->second_always || ran_recently(&r);
+	if (twice) {
+		sampling = wg_sampling_start(f);
+		regs_of_running(&r, sampling);
+	}
 	collect_stacks(&r);
-	if (o->second_always || ran_recently(&r)) {
-		double gap = o->gap_s > 0 ? o->gap_s : DEFAULT_GAP_S;
-		double left = first + gap - wg_mono();
+	if (twice) {
+		double gap = o->gap_s > 0 ? o->gap_s : DEFAULT_GAP_S, left;
 
+		if (wg_sampling_sees_calls(sampling))
+			gap = gap_for_pollers(&r, gap);
+		left = first + gap - wg_mono();
 		if (left < MIN_LOOK_S)
 			left = MIN_LOOK_S;
-		wg_procfs_looks(f, wg_pctx_left(c, left));
+		wg_procfs_looks(f, wg_pctx_left(c, left), sampling);
 		second_sample(&r, first);
+		wg_sampling_finish(sampling);
 		c->sampled_at = wg_mono();
 		wg_locks_collect(f);
 		/* A thread that has just begun to wait: its end was not looked for yet. */

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "bulk.h"
+#include "sampling.h"
 
 #define PROC_DEADLINE_S 1.0
 #define THREADS_DEADLINE_S 3.0
@@ -1276,7 +1277,7 @@ static void nap(double s)
 		;
 }
 
-int wg_procfs_looks(struct wg_facts *f, double seconds)
+int wg_procfs_looks(struct wg_facts *f, double seconds, struct wg_sampling *sampling)
 {
 	struct wg_pctx *c = wg_pctx(f);
 	double start = wg_mono(), step = seconds / (WG_LOOKS + 1);
@@ -1303,7 +1304,7 @@ int wg_procfs_looks(struct wg_facts *f, double seconds)
 			who[n++].slices = x->slices;
 		}
 	}
-	for (int look = 0; n && look < WG_LOOKS; look++) {
+	for (int look = 0; (n || wg_sampling_any(sampling)) && look < WG_LOOKS; look++) {
 		struct look_arg *a;
 		struct wg_bulk *b;
 		size_t cursor = 0;
@@ -1311,6 +1312,9 @@ int wg_procfs_looks(struct wg_facts *f, double seconds)
 		int rc;
 
 		nap(start + step * (look + 1) - wg_mono());
+		wg_sampling_drain(sampling);
+		if (!n)
+			continue;
 		b = wg_bulk_new(1 << 20, sizeof(*a));
 		if (!b)
 			break;

@@ -129,7 +129,9 @@ uint64_t wg_link_ino(const char *link, const char *prefix);
 
 /* procfs.c */
 void wg_procfs_ages(struct wg_facts *f, struct wg_process *p); /* from stamps to ages */
-int wg_procfs_looks(struct wg_facts *f, double seconds);	/* the quick looks; sleeps */
+struct wg_sampling;
+/* The quick looks; takes about that long. */
+int wg_procfs_looks(struct wg_facts *f, double seconds, struct wg_sampling *sampling);
 double wg_cpu_clock_offset(struct wg_pctx *c, int cpu);
 int32_t wg_pid_from_ns(struct wg_facts *f, const struct wg_process *p, int32_t ns_pid);
 
@@ -139,6 +141,9 @@ void wg_wait_decode(struct wg_facts *f, struct wg_process *p, struct wg_thread *
 		    const struct wg_ptask *k, struct wg_mem *m);
 void wg_wait_with_files(struct wg_facts *f, struct wg_process *p); /* after files are known */
 enum wg_op wg_op_of_wchan(const char *wchan);
+int64_t wg_syscall_number(const char *name); /* WG_NO_INT: this machine has none of that name */
+enum wg_op wg_wait_op(int64_t nr);
+int64_t wg_wait_fd(int64_t nr, const uint64_t *args); /* WG_NO_INT: the call names none */
 /* Path argument of a call in flight as text; NULL. */
 const char *wg_wait_path(struct wg_facts *f, struct wg_process *p, const struct wg_pt_syscall *s,
 			 struct wg_mem *m);

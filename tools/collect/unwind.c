@@ -543,19 +543,158 @@ static void look_at_stack(struct wg_unwinder *u, uint64_t sp)
 	u->stack_hi = x ? x->hi : 0;
 }
 
+/* Registers of the frame that a cursor stands at, as far as they are known. */
+static void regs_at(struct wg_unwinder *u, unw_cursor_t *c, struct wg_regs *out, bool *has_bp)
+{
+	unw_word_t v;
+
+	memset(out, 0, sizeof(*out));
+	if (!unw_get_reg(c, UNW_REG_IP, &v))
+		out->ip = v;
+	if (!unw_get_reg(c, UNW_REG_SP, &v))
+		out->sp = v;
+	*has_bp = !unw_get_reg(c, REG_FP, &v);
+	if (*has_bp)
+		out->bp = v;
+#if defined(__x86_64__)
+	if (u->r->full && *has_bp) { /* callee-saved ones are all known then */
+		out->full = true;
+		if (!unw_get_reg(c, UNW_X86_64_RBX, &v))
+			out->bx = v;
+		if (!unw_get_reg(c, UNW_X86_64_R12, &v))
+			out->r12 = v;
+		if (!unw_get_reg(c, UNW_X86_64_R13, &v))
+			out->r13 = v;
+		if (!unw_get_reg(c, UNW_X86_64_R14, &v))
+			out->r14 = v;
+		if (!unw_get_reg(c, UNW_X86_64_R15, &v))
+			out->r15 = v;
+	}
+#endif
+}
+
+static bool returns_to(struct wg_unwinder *u, uint64_t slot, uint64_t *pc)
+{
+	uint64_t target;
+
+	return !wg_mem_read(u->m, slot, pc, 8) && wg_symbols_is_code(u->s, *pc) &&
+	       call_before(u, *pc, &target);
+}
+
+#if defined(__x86_64__)
+/*
+ * Code without tables (made at run time): read on from pc. If the function goes on to its
+ * return in a straight line, its instructions say where the return address stands. This is
+ * what the trampolines of CPython's perf support look like: they keep no frame pointer.
+ */
+static bool by_epilogue(struct wg_unwinder *u, struct wg_regs *r, bool *has_bp)
+{
+	uint64_t *const low[8] = { NULL, NULL, NULL, &r->bx, NULL, &r->bp, NULL, NULL };
+	uint64_t *const high[8] = { NULL, NULL, NULL, NULL, &r->r12, &r->r13, &r->r14, &r->r15 };
+	uint8_t b[64];
+	int got = wg_mem_read_some(u->m, r->ip, b, sizeof(b));
+	int32_t n;
+	uint64_t v;
+
+	for (int i = 0; i + 8 < got;) {
+		const uint8_t *c = b + i;
+
+		if (c[0] == 0xc3 || (c[0] == 0xf3 && c[1] == 0xc3) || c[0] == 0xc2) {
+			if (!returns_to(u, r->sp, &r->ip))
+				return false;
+			r->sp += 8;
+			return true;
+		}
+		if (c[0] == 0x48 && c[1] == 0x83 && c[2] == 0xc4) { /* add imm8, rsp */
+			r->sp += (uint64_t)(int64_t)(int8_t)c[3];
+			i += 4;
+		} else if (c[0] == 0x48 && c[1] == 0x81 && c[2] == 0xc4) {
+			memcpy(&n, c + 3, 4);
+			r->sp += (uint64_t)(int64_t)n;
+			i += 7;
+		} else if (c[0] == 0xc9) { /* leave */
+			if (!*has_bp)
+				return false;
+			r->sp = r->bp;
+			if (wg_mem_read(u->m, r->sp, &r->bp, 8))
+				return false;
+			r->sp += 8;
+			i++;
+		} else if ((c[0] & 0xf8) == 0x58 || (c[0] == 0x41 && (c[1] & 0xf8) == 0x58)) {
+			uint64_t *to = c[0] == 0x41 ? high[c[1] & 7] : low[c[0] & 7];
+
+			if (wg_mem_read(u->m, r->sp, &v, 8))
+				return false;
+			if (to)
+				*to = v;
+			if (c[0] == 0x5d)
+				*has_bp = true;
+			r->sp += 8;
+			i += c[0] == 0x41 ? 2 : 1;
+		} else if (c[0] == 0xc5 && c[1] == 0xf8 && c[2] == 0x77) { /* vzeroupper */
+			i += 3;
+		} else if ((c[0] == 0x48 || c[0] == 0x49 || c[0] == 0x4c) &&
+			   (c[1] == 0x89 || c[1] == 0x8b) && c[2] >> 6 == 3 && c[2] != 0xec &&
+			   c[2] != 0xe5) {
+			i += 3; /* a move between registers, not of the stack pointer */
+		} else {
+			return false;
+		}
+	}
+	return false;
+}
+#endif
+
+/* The caller of code that has no unwind information: a guess that has to look like a call. */
+static bool step_without_tables(struct wg_unwinder *u, struct wg_regs *r, bool *has_bp,
+				bool is_leaf)
+{
+#if defined(__x86_64__)
+	struct wg_regs try = *r;
+	bool bp = *has_bp;
+
+	if (by_epilogue(u, &try, &bp)) {
+		*r = try;
+		*has_bp = bp;
+		return true;
+	}
+#endif
+	if (*has_bp && r->bp >= r->sp && r->bp + 16 <= u->stack_hi && !(r->bp & 7)) {
+		uint64_t pc, saved;
+
+		if (returns_to(u, r->bp + 8, &pc) && !wg_mem_read(u->m, r->bp, &saved, 8)) {
+			r->sp = r->bp + 16;
+			r->ip = pc;
+			r->bp = saved;
+			return true;
+		}
+	}
+	/* A leaf that has not made its frame yet, or makes none. */
+	if (is_leaf) {
+		uint64_t pc;
+
+		if (returns_to(u, r->sp, &pc)) {
+			r->ip = pc;
+			r->sp += 8;
+			return true;
+		}
+	}
+	return false;
+}
+
 void wg_unwind(struct wg_unwinder *u, const struct wg_regs *r, bool has_bp, bool ip_is_return,
 	       struct wg_walk *w)
 {
-	unw_cursor_t c;
-	bool ret = ip_is_return, guess = false;
-	uint64_t target;
+	unw_cursor_t c, before;
+	struct wg_regs regs = *r, next;
+	bool ret = ip_is_return;
 	int k;
 
 	w->n = 0;
 	w->end = WG_WALK_LOST;
 	w->needs = 0;
 	w->guessed = false;
-	u->r = r;
+	u->r = &regs;
 	u->has_bp = has_bp;
 	u->reads = 0;
 	look_at_stack(u, r->sp);
@@ -564,16 +703,12 @@ void wg_unwind(struct wg_unwinder *u, const struct wg_regs *r, bool has_bp, bool
 	for (;;) {
 		struct wg_step *s;
 		unw_word_t pc = 0, sp = 0;
+		bool next_has_bp;
 
 		unw_get_reg(&c, UNW_REG_IP, &pc);
 		unw_get_reg(&c, UNW_REG_SP, &sp);
 		if (w->n && (!pc || !wg_mem_map_at(u->m, pc))) {
 			w->end = pc ? WG_WALK_LOST : WG_WALK_ZERO;
-			return;
-		}
-		/* Without unwind information the step was a guess: it has to look like a call. */
-		if (guess && (!wg_symbols_is_code(u->s, pc) || !call_before(u, pc, &target))) {
-			w->end = WG_WALK_LOST;
 			return;
 		}
 		if (w->n == WG_WALK_MAX) {
@@ -582,20 +717,37 @@ void wg_unwind(struct wg_unwinder *u, const struct wg_regs *r, bool has_bp, bool
 		}
 		if (w->n > 1 && sp <= w->step[w->n - 1].sp && pc == w->step[w->n - 1].pc)
 			return;
-		w->guessed |= guess;
 		s = &w->step[w->n++];
 		*s = (struct wg_step){ .pc = pc, .sp = sp, .is_return = ret, .guessed = w->guessed };
 		ret = !is_sigreturn(u, pc);
 		u->no_info = false;
 		u->needs = 0;
 		u->reads = 0;
+		before = c;
 		k = unw_step(&c);
-		guess = u->no_info;
+		if (u->no_info) {
+			/* libunwind would follow rbp whatever it is: look closer, from here. */
+			regs_at(u, &before, &next, &next_has_bp);
+			if (!step_without_tables(u, &next, &next_has_bp, w->n == 1)) {
+				if (!next_has_bp && !r->full) {
+					w->end = WG_WALK_NEEDS;
+					w->needs = REG_FP;
+				}
+				return;
+			}
+			regs = next;
+			u->has_bp = next_has_bp;
+			w->guessed = true;
+			ret = true;
+			if (unw_init_remote(&c, u->as, u))
+				return;
+			continue;
+		}
 		if (k > 0)
 			continue;
 		if (!k && is_first_function(u, s->is_return ? pc - 1 : pc))
 			w->end = WG_WALK_START;
-		else if (!k && !guess)
+		else if (!k)
 			w->end = WG_WALK_ZERO;
 		else if (k == -UNW_EBADREG && u->needs) {
 			w->end = WG_WALK_NEEDS;

@@ -236,6 +236,25 @@ static int64_t number_of(const char *name)
 	return WG_NO_INT;
 }
 
+int64_t wg_syscall_number(const char *name)
+{
+	return number_of(name);
+}
+
+enum wg_op wg_wait_op(int64_t nr)
+{
+	const struct decoder *d = decoder_of(nr);
+
+	return d ? d->op : WG_OP_OTHER;
+}
+
+int64_t wg_wait_fd(int64_t nr, const uint64_t *args)
+{
+	const struct decoder *d = decoder_of(nr);
+
+	return d && d->fd >= 0 ? (int32_t)args[d->fd] : WG_NO_INT;
+}
+
 /* ---- by the kernel function that it sleeps in ---------------------------------------- */
 
 enum wg_op wg_op_of_wchan(const char *w)
