@@ -24,12 +24,32 @@
 struct want {
 	uint64_t pc; /* 0 free */
 	uint64_t vaddr;
+	struct wg_image *image; /* it lies in */
 	struct wg_image *dwarf; /* the image whose DWARF describes it; NULL none */
 	bool asked;
 	uint32_t first, n; /* in lines */
 };
 
+/*
+ * What was found before, by file: the ranks of a job run the same code, and one of them
+ * pays. Lives as long as the reader does.
+ */
+struct known {
+	uint64_t dev, ino, vaddr; /* ino 0: free */
+	uint32_t first, n;
+};
+static struct {
+	struct wg_arena *arena;
+	struct known *v;
+	size_t n, cap;
+	WG_VEC(struct wg_line) lines;
+	double spent_s; /* of TOTAL_S */
+} store;
+#define TOTAL_S 0.75
+#define MAX_KNOWN 65536
+
 struct wg_lines {
+	struct wg_facts *f;	 /* the strings of lines live in its arena */
 	struct wg_arena *arena;
 	struct want *want; /* open-addressed by pc */
 	size_t n, cap;
@@ -53,16 +73,21 @@ static size_t slot(const struct wg_lines *l, uint64_t pc)
 	return i;
 }
 
-void wg_lines_start(struct wg_symbols *s)
+void wg_lines_start(struct wg_symbols *s, struct wg_facts *f)
 {
 	struct wg_lines **l = wg_symbols_lines(s);
 
+	if (*l && (*l)->f != f) { /* strings of other facts may be gone */
+		wg_lines_free(*l);
+		*l = NULL;
+	}
 	if (*l)
 		return;
 	*l = calloc(1, sizeof(**l));
 	if (!*l)
 		exit(70);
 	(*l)->arena = wg_arena_new();
+	(*l)->f = f;
 }
 
 void wg_lines_free(struct wg_lines *l)
@@ -72,6 +97,85 @@ void wg_lines_free(struct wg_lines *l)
 	wg_arena_free(l->arena);
 	free(l->want);
 	free(l);
+}
+
+static struct known *known_slot(const struct wg_image *i, uint64_t vaddr)
+{
+	uint64_t h = (vaddr ^ i->ino << 20 ^ i->dev) * 0x9e3779b97f4a7c15ull;
+	size_t k;
+
+	if (store.n * 2 >= store.cap) {
+		struct known *old = store.v;
+		size_t cap = store.cap;
+
+		store.cap = cap ? cap * 2 : 1024;
+		store.v = calloc(store.cap, sizeof(*store.v));
+		if (!store.v)
+			exit(70);
+		for (size_t x = 0; x < cap; x++) {
+			if (!old[x].ino)
+				continue;
+			k = ((old[x].vaddr ^ old[x].ino << 20 ^ old[x].dev) *
+			     0x9e3779b97f4a7c15ull >> 20) & (store.cap - 1);
+			while (store.v[k].ino)
+				k = (k + 1) & (store.cap - 1);
+			store.v[k] = old[x];
+		}
+		free(old);
+	}
+	k = (h >> 20) & (store.cap - 1);
+	while (store.v[k].ino && (store.v[k].ino != i->ino || store.v[k].dev != i->dev ||
+				  store.v[k].vaddr != vaddr))
+		k = (k + 1) & (store.cap - 1);
+	return &store.v[k];
+}
+
+/* Files are told apart by device and inode: only those that were checked against them. */
+static bool can_keep(const struct wg_image *i)
+{
+	return i->ino && !i->copy && store.n < MAX_KNOWN;
+}
+
+static void recall(struct wg_lines *l, struct want *w, const struct wg_image *i)
+{
+	const struct known *k = can_keep(i) ? known_slot(i, w->vaddr) : NULL;
+
+	if (!k || !k->ino)
+		return;
+	w->asked = true;
+	w->first = (uint32_t)l->lines.n;
+	w->n = k->n;
+	for (uint32_t x = 0; x < k->n; x++) {
+		const struct wg_line *v = &store.lines.v[k->first + x];
+		struct wg_line *to = wg_push(l->arena, &l->lines);
+
+		to->function = wg_str(l->f->arena, v->function);
+		to->file = wg_str(l->f->arena, v->file);
+		to->line = v->line;
+	}
+}
+
+static void remember(struct wg_lines *l, const struct want *w, const struct wg_image *i)
+{
+	struct known *k;
+
+	if (!can_keep(i))
+		return;
+	if (!store.arena)
+		store.arena = wg_arena_new();
+	k = known_slot(i, w->vaddr);
+	if (k->ino)
+		return;
+	*k = (struct known){ i->dev, i->ino, w->vaddr, (uint32_t)store.lines.n, w->n };
+	store.n++;
+	for (uint32_t x = 0; x < w->n; x++) {
+		const struct wg_line *v = &l->lines.v[w->first + x];
+		struct wg_line *to = wg_push(store.arena, &store.lines);
+
+		to->function = wg_str(store.arena, v->function);
+		to->file = wg_str(store.arena, v->file);
+		to->line = v->line;
+	}
 }
 
 /* The image, or its separate debug file, that has DWARF; NULL none. */
@@ -116,7 +220,10 @@ void wg_lines_want(struct wg_symbols *s, uint64_t pc)
 	mod = wg_symbols_module(s, pc);
 	if (mod && mod->usable) {
 		w->vaddr = pc - mod->bias;
-		w->dwarf = with_dwarf(mod->image);
+		w->image = mod->image;
+		recall(l, w, mod->image);
+		if (!w->asked)
+			w->dwarf = with_dwarf(mod->image);
 	}
 }
 
@@ -265,12 +372,14 @@ static void take_answers(struct wg_lines *l, const char *buf, size_t n)
 			if (!w->n)
 				w->first = (uint32_t)l->lines.n;
 			x = wg_push(l->arena, &l->lines);
-			x->function = a.function_len ?
-					      wg_strn(l->arena, buf + at, a.function_len) :
-					      NULL;
-			x->file = a.file_len ? wg_strn(l->arena, buf + at + a.function_len,
-						       a.file_len) :
-					       NULL;
+			x->function = NULL;
+			if (a.function_len)
+				x->function = wg_demangle(
+					l->f, wg_strn(l->arena, buf + at, a.function_len));
+			x->file = NULL;
+			if (a.file_len)
+				x->file = wg_strn(l->f->arena, buf + at + a.function_len,
+						  a.file_len);
 			x->line = a.line ? (int64_t)a.line : WG_NO_INT;
 			w->n++;
 		}
@@ -289,7 +398,7 @@ void wg_lines_run(struct wg_symbols *s, double budget_s)
 {
 	struct wg_lines *l = *wg_symbols_lines(s);
 	struct wg_image *images[256];
-	double end = now_s() + budget_s;
+	double begin = now_s(), end;
 	size_t n = 0, got = 0, cap = 1 << 16;
 	int pipe_fd[2], status;
 	char *buf;
@@ -305,8 +414,11 @@ void wg_lines_run(struct wg_symbols *s, double budget_s)
 		if (i == n && n < sizeof(images) / sizeof(images[0]))
 			images[n++] = l->want[k].dwarf;
 	}
+	if (budget_s > TOTAL_S - store.spent_s)
+		budget_s = TOTAL_S - store.spent_s;
 	if (!n || budget_s <= 0)
 		return;
+	end = begin + budget_s;
 	/* Small ones first: what the budget cuts off is the giant's. */
 	for (size_t i = 1; i < n; i++)
 		for (size_t k = i; k > 0 && weight(images[k]) < weight(images[k - 1]); k--) {
@@ -358,8 +470,15 @@ void wg_lines_run(struct wg_symbols *s, double budget_s)
 	}
 	take_answers(l, buf, got);
 	free(buf);
-	for (size_t k = 0; k < l->cap; k++)
-		l->want[k].asked = true;
+	store.spent_s += now_s() - begin;
+	for (size_t k = 0; k < l->cap; k++) {
+		struct want *w = &l->want[k];
+
+		/* Nothing found may only mean that the time was up: that is not kept. */
+		if (w->pc && !w->asked && w->n)
+			remember(l, w, w->image);
+		w->asked = true;
+	}
 }
 
 size_t wg_lines_of(struct wg_symbols *s, uint64_t pc, const struct wg_line **lines)

@@ -12,7 +12,7 @@
 #include "symbols.h"
 
 struct wg_line {
-	const char *function; /* inlined function's name as DWARF has it; NULL for the outermost */
+	const char *function; /* inlined function's name, demangled; NULL for the outermost */
 	const char *file;
 	int64_t line;
 };
@@ -21,8 +21,8 @@ struct wg_lines;
 struct wg_lines **wg_symbols_lines(struct wg_symbols *s);
 void wg_lines_free(struct wg_lines *l);
 
-/* A new batch; lines known from the one before are kept. */
-void wg_lines_start(struct wg_symbols *s);
+/* A new batch; lines known from the one before are kept. Strings live in f's arena. */
+void wg_lines_start(struct wg_symbols *s, struct wg_facts *f);
 /* pc: an address inside the instruction (a return address minus one). */
 void wg_lines_want(struct wg_symbols *s, uint64_t pc);
 void wg_lines_run(struct wg_symbols *s, double budget_s);

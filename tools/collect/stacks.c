@@ -385,15 +385,15 @@ static void emit(struct ctx *c, struct wg_thread *t, const struct raw *r)
 		for (size_t k = 0; k + 1 < nl; k++) {
 			out = wg_push(c->f->arena, &t->native_stack);
 			out->module = fr.module;
-			out->symbol = wg_demangle(c->f, l[k].function);
-			out->file = wg_str(c->f->arena, l[k].file);
+			out->symbol = l[k].function;
+			out->file = l[k].file;
 			out->line = l[k].line;
 			out->pc = fr.pc;
 			out->certainty = sure;
 			out->inlined = true;
 		}
 		if (nl) {
-			fr.file = wg_str(c->f->arena, l[nl - 1].file);
+			fr.file = l[nl - 1].file;
 			fr.line = l[nl - 1].line;
 		}
 		fr.certainty = sure;
@@ -530,7 +530,7 @@ int wg_stacks_collect(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 			raws[i].worst = WG_LIKELY;
 	}
 
-	wg_lines_start(s);
+	wg_lines_start(s, f);
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < raws[i].n; k++)
 			wg_lines_want(s, raws[i].step[k].pc - raws[i].step[k].is_return);
@@ -573,7 +573,7 @@ out:
 
 void wg_stacks_symbolize(struct wg_facts *f, struct wg_process *p, struct wg_symbols *s)
 {
-	wg_lines_start(s);
+	wg_lines_start(s, f);
 	for (int pass = 0; pass < 2; pass++) {
 		for (size_t d = 0; d < p->devices.n; d++)
 			for (size_t k = 0; k < p->devices.v[d].failures.n; k++) {
@@ -597,7 +597,7 @@ void wg_stacks_symbolize(struct wg_facts *f, struct wg_process *p, struct wg_sym
 					fr->certainty = sure;
 					nl = wg_lines_of(s, fr->pc - 1, &l);
 					if (nl) {
-						fr->file = wg_str(f->arena, l[nl - 1].file);
+						fr->file = l[nl - 1].file;
 						fr->line = l[nl - 1].line;
 					}
 				}
