@@ -70,6 +70,7 @@ struct wgm_device {
 	WG_VEC(struct wgm_growth) growing;
 	struct {
 		uint64_t free, largest_possible, reserved_unused, address_space_reserved;
+		bool bound; /* largest_possible is an upper bound: a failure proves it smaller */
 	} fragmentation;
 	bool used; /* anything at all happened on it */
 };

@@ -167,6 +167,8 @@ static json_t *device(struct wgm_analysis *a, const struct wgm_device *d)
 	if (d->fragmentation.free != WGM_NONE)
 		put_time(x, "free_at_s", wgm_seconds(a->t, d->raw->free_at));
 	put_bytes(x, "largest_possible", d->fragmentation.largest_possible);
+	if (d->fragmentation.bound)
+		json_object_set_new(x, "largest_possible_is", json_string("upper bound"));
 	put_bytes(x, "reserved_unused", d->fragmentation.reserved_unused);
 	put_bytes(x, "address_space_reserved", d->fragmentation.address_space_reserved);
 	return o;

@@ -548,53 +548,28 @@ static void add_to_library(struct wgm_analysis *a, struct wgm_device *d, const s
 	l->frees += s->frees;
 }
 
-static int cmp_live(const void *a, const void *b)
-{
-	const struct wgtr_live *x = *(const struct wgtr_live *const *)a;
-	const struct wgtr_live *y = *(const struct wgtr_live *const *)b;
-
-	return x->addr < y->addr ? -1 : x->addr > y->addr;
-}
-
 /*
- * How large an allocation could still be. The driver maps scattered pages to one range, so
- * as a rule all that is free. Where one failed although more than it asked for was free, the
- * memory is in pieces: then the largest hole between our own allocations, below what failed.
+ * How large an allocation could still be. The driver maps scattered pages to one range, so as
+ * a rule all that is free. Where one failed although more than it asked for was free, memory is
+ * in pieces, and all that is known is that the largest is smaller than what failed.
  */
-static uint64_t largest_possible(struct replay *r, struct wgm_device *d)
+static void largest_possible(struct wgm_device *d)
 {
-	struct wgm_trace *t = r->t;
-	uint64_t limit = WGM_NONE, hole = 0, end = 0;
-	const struct wgtr_live **v;
-	size_t n = 0;
+	uint64_t limit = d->raw->free;
 
-	if (d->raw->free == WGM_NONE)
-		return WGM_NONE;
+	d->fragmentation.largest_possible = limit;
+	if (limit == WGM_NONE)
+		return;
 	for (size_t i = 0; i < d->failures.n; i++) {
 		const struct wgm_failure *f = d->failures.v[i];
 
 		if (wgm_on_card(f->kind) && f->free != WGM_NONE && f->free >= f->asked &&
-		    f->asked <= limit)
+		    f->asked && f->asked - 1 < limit && f->recovered != 2) {
 			limit = f->asked - 1;
+			d->fragmentation.bound = true;
+		}
 	}
-	if (limit == WGM_NONE)
-		return d->raw->free;
-	v = calloc(t->live.n + 1, sizeof(*v));
-	if (!v)
-		abort();
-	for (size_t i = 0; i < t->live.n; i++)
-		if (device_of(r, t->live.v[i].site) == d->index &&
-		    kind_of(r, t->live.v[i].site) == WG_MEM_DEVICE)
-			v[n++] = &t->live.v[i];
-	qsort(v, n, sizeof(*v), cmp_live);
-	for (size_t i = 0; i < n; i++) {
-		if (i && v[i]->addr > end && v[i]->addr - end > hole && v[i]->addr - end <= limit)
-			hole = v[i]->addr - end;
-		if (v[i]->addr + v[i]->size > end)
-			end = v[i]->addr + v[i]->size;
-	}
-	free(v);
-	return hole ? hole : limit < d->raw->free ? limit : d->raw->free;
+	d->fragmentation.largest_possible = limit;
 }
 
 static const char *uuid_text(struct wgm_trace *t, const uint8_t u[16])
@@ -647,7 +622,7 @@ static void finish_device(struct replay *r, int i)
 		(raw->pool_reserved > raw->async_live ? raw->pool_reserved - raw->async_live : 0) +
 		(raw->vmm_created > raw->vmm_mapped ? raw->vmm_created - raw->vmm_mapped : 0);
 	d->fragmentation.address_space_reserved = raw->va_reserved;
-	d->fragmentation.largest_possible = largest_possible(r, d);
+	largest_possible(d);
 }
 
 static void finish(struct replay *r)

@@ -258,11 +258,10 @@ static void print_device(FILE *out, struct wgm_analysis *a, const struct wgm_dev
 	if (d->fragmentation.reserved_unused)
 		fprintf(out, "  unused  %s reserved in pools and segments and not handed out\n",
 			wgm_size(d->fragmentation.reserved_unused));
-	if (d->fragmentation.free != WGM_NONE && d->fragmentation.largest_possible != WGM_NONE &&
-	    d->fragmentation.largest_possible < d->fragmentation.free)
-		fprintf(out, "  pieces  %s were free, the largest possible allocation was %s\n",
+	if (d->fragmentation.bound)
+		fprintf(out, "  pieces  %s were free at the last look, but less than %s in one piece\n",
 			wgm_size(d->fragmentation.free),
-			wgm_size(d->fragmentation.largest_possible));
+			wgm_size(d->fragmentation.largest_possible + 1));
 	if (d->growing.n) {
 		fputs("\n  growing                                                         "
 		      "      a second      at end\n", out);
