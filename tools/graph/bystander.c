@@ -19,10 +19,7 @@ static const char *const helper_libs[] = {
 
 static bool helper_module(const struct wg_frame *f)
 {
-	for (size_t i = 0; i < sizeof(helper_libs) / sizeof(helper_libs[0]); i++)
-		if (wg_module_is(f, helper_libs[i]))
-			return true;
-	return false;
+	return wg_base_in(f->module, helper_libs, sizeof(helper_libs) / sizeof(helper_libs[0]));
 }
 
 static bool idle_op(const struct wg_thread *t)

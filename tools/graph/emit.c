@@ -22,6 +22,8 @@ static const char *node_id(struct wg_b *b, const struct wg_inode *n)
 		return wg_say(b, "t:%d:%d", p->pid, wg_thr(b, n)->tid);
 	if (n->type == IT_PROCESS)
 		return wg_say(b, "pr:%d", p->pid);
+	if (n->type == IT_LOCK)
+		return wg_say(b, "l:%d:0x%llx", p->pid, (unsigned long long)n->b);
 	return n->id ? n->id : wg_say(b, "x:%u", (uint32_t)(n - b->n.v));
 }
 
@@ -49,12 +51,16 @@ static uint32_t show(struct wg_b *b, uint32_t ix)
 void wg_emit(struct wg_b *b)
 {
 	struct wg_graph *g = b->g;
+	size_t threads = b->np ? b->pi[b->np - 1].tbase + b->pi[b->np - 1].p->threads.n : 0;
 
+	g->waits.cap = threads + 1;
+	g->waits.v = wg_alloc(b->a, g->waits.cap * sizeof(*g->waits.v));
 	for (uint32_t i = 0; i < b->e.n; i++) {
 		const struct wg_iedge *e = &b->e.v[i];
 		struct wg_edge *x;
 
-		if (e->hidden || serves_walk(&b->n.v[e->from]) || serves_walk(&b->n.v[e->to]))
+		/* Spare hands at rest are told by their wait alone: a pool of a thousand is no graph. */
+		if (e->hidden || b->n.v[e->from].bystander || serves_walk(&b->n.v[e->from]) || serves_walk(&b->n.v[e->to]))
 			continue;
 		x = wg_push(b->a, &g->edges);
 		x->from = show(b, e->from);

@@ -9,6 +9,17 @@ const char *wg_base(const char *path)
 	return s ? s + 1 : path;
 }
 
+/* Does the base name start with one of these? */
+bool wg_base_in(const char *path, const char *const *list, size_t n)
+{
+	const char *m = wg_base(path);
+
+	for (size_t i = 0; i < n && m; i++)
+		if (m[0] == list[i][0] && !strncmp(m, list[i], strlen(list[i])))
+			return true;
+	return false;
+}
+
 bool wg_module_is(const struct wg_frame *f, const char *prefix)
 {
 	const char *m = wg_base(f->module);
@@ -51,9 +62,8 @@ bool wg_is_plumbing(const struct wg_frame *f)
 	static const char *const syms[] = {"std::", "void std::", "bool std::", "__gthread",
 					   "__gnu_cxx::", "decltype", "pthread_", "__pthread_"};
 
-	for (size_t i = 0; i < sizeof(libs) / sizeof(libs[0]); i++)
-		if (wg_module_is(f, libs[i]))
-			return true;
+	if (wg_base_in(f->module, libs, sizeof(libs) / sizeof(libs[0])))
+		return true;
 	/* Templates of the standard library are compiled into the program itself. */
 	for (size_t i = 0; i < sizeof(syms) / sizeof(syms[0]) && f->symbol; i++)
 		if (!strncmp(f->symbol, syms[i], strlen(syms[i])))

@@ -85,11 +85,12 @@ uint32_t wg_fsbase_node(struct wg_b *b, int32_t proc, uint64_t fsbase)
 
 	if (!fsbase)
 		return WG_NONE;
-	if (!pi->fsbase.cap)
+	if (!pi->have_fsbase)
 		for (uint32_t i = 0; i < pi->p->threads.n; i++)
 			if (pi->p->threads.v[i].fsbase)
 				wg_map_put(b->a, &pi->fsbase, pi->p->threads.v[i].fsbase, 0, 0,
 					   pi->tbase + i);
+	pi->have_fsbase = true;
 	return wg_map_get(&pi->fsbase, fsbase, 0, 0);
 }
 
@@ -101,7 +102,8 @@ uint32_t wg_same_stack(struct wg_b *b, int32_t proc, const struct wg_thread *t)
 
 	if (!h)
 		return 0;
-	if (!pi->stacks.cap) {
+	if (!pi->have_stacks) {
+		pi->have_stacks = true;
 		for (uint32_t i = 0; i < pi->p->threads.n; i++) {
 			uint64_t k = wg_stack_hash(&pi->p->threads.v[i]);
 
@@ -367,9 +369,11 @@ void wg_index(struct wg_b *b)
 		base += (uint32_t)f->procs.v[i]->threads.n;
 	}
 	/* Threads first, then processes: their nodes are found by arithmetic. */
-	b->n.cap = base + b->np * 4 + 64;
+	b->n.cap = base + base / 2 + b->np * 4 + 64;
 	b->n.v = wg_alloc(b->a, b->n.cap * sizeof(*b->n.v));
 	b->n.n = base + b->np;
+	b->e.cap = base + base / 2 + b->np + 64;
+	b->e.v = wg_alloc(b->a, b->e.cap * sizeof(*b->e.v));
 	base = 0;
 	for (uint32_t i = 0; i < b->np; i++) {
 		struct wg_process *p = f->procs.v[i];
@@ -393,6 +397,7 @@ void wg_index(struct wg_b *b)
 			n->wsince = p->threads.v[k].wait.since_s;
 			n->end.timer_s = WG_NO_SEC;
 			n->end.pid = n->end.tid = n->end.rank = WG_NO_INT;
+			pi->nown += !p->threads.v[k].ours;
 			if (p->threads.v[k].tid == p->pid)
 				pi->main_thr = (int32_t)k;
 		}
@@ -417,8 +422,6 @@ void wg_index(struct wg_b *b)
 		if (b->pi[i].parent == (int32_t)i)
 			b->pi[i].parent = -1;
 		index_files(b, (int32_t)i);
-		for (uint32_t s = 0; s < p->streams.n; s++)
-			wg_map_put(b->a, &b->streams, i, s, 1, WG_NONE); /* node made on demand */
 	}
 	for (size_t k = 0; k < f->asked.n; k++)
 		for (uint32_t i = 0; i < b->np; i++)

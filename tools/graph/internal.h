@@ -183,8 +183,8 @@ struct wg_pinfo {
 	uint32_t host;	  /* interned host and boot */
 	int64_t rank;	  /* launcher's, else of the largest communicator */
 	int32_t main_thr; /* index of the leader, -1 none */
-	int32_t nwaking;  /* threads that are no bystanders */
-	bool asked, dead, is_self;
+	uint32_t nown;	  /* threads of the program itself, without the recorder's */
+	bool asked, dead, is_self, have_fsbase, have_stacks;
 	int32_t parent;	  /* index of the parent process; -1 */
 	const char *name; /* "rank 3 (pid 123)" or "python (pid 123)" */
 	struct wg_map nstids, fsbase; /* made at the first question */
@@ -209,9 +209,7 @@ struct wg_b {
 	struct wg_map files;   /* (host, dev, ino) -> first holder + 1, regular files with locks */
 	struct wg_map eventfds;
 	struct wg_map flocks;  /* (dev, ino) -> first lock index + 1 */
-	struct wg_map streams; /* (proc, stream index) -> node */
 	struct wg_map fds;     /* (proc, fd) -> file index */
-	struct wg_map sharedfutex; /* (dev, ino, off) -> number of waiters */
 	struct wg_map gone;    /* tid */
 	uint32_t *flock_next;
 	WG_VEC(struct wg_holder) holders;
@@ -254,6 +252,7 @@ bool wg_is_ancestor(const struct wg_b *b, int32_t anc, int32_t proc);
 
 /* frames.c: what stacks tell */
 const char *wg_base(const char *path);
+bool wg_base_in(const char *path, const char *const *list, size_t n);
 bool wg_module_is(const struct wg_frame *f, const char *prefix); /* base name starts with prefix */
 bool wg_has_symbol(const struct wg_thread *t, const char *symbol);   /* anywhere */
 bool wg_has_symbol_prefix(const struct wg_thread *t, const char *prefix);

@@ -61,11 +61,7 @@ static void to_end(struct wg_ctx *c, uint32_t to)
 /* Other threads of the waiter's own process, when it has any. */
 static bool own_threads(struct wg_ctx *c, uint32_t end, enum wg_edge_kind kind)
 {
-	size_t n = 0;
-
-	for (size_t i = 0; i < c->p->threads.n; i++)
-		n += !c->p->threads.v[i].ours;
-	if (n < 2)
+	if (c->b->pi[c->proc].nown < 2)
 		return false;
 	wg_edge(c->b, end, wg_wakers(c->b, c->proc), kind, false,
 		"the other end is held by this process itself")->hidden = true;

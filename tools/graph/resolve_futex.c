@@ -31,7 +31,6 @@ static uint32_t lock_node(struct wg_ctx *c, const char *what)
 	if (fresh) {
 		n->proc = c->proc;
 		n->label = wg_say(b, "%s 0x%llx", what, (unsigned long long)fx->addr);
-		n->id = wg_say(b, "l:%d:0x%llx", c->p->pid, (unsigned long long)fx->addr);
 	}
 	/* The longest wait is how long it has been held at least. */
 	if (wg_has_sec(c->t->wait.since_s) &&
@@ -123,7 +122,6 @@ static void owned(struct wg_ctx *c, const char *what, int32_t owner, enum wg_cer
 	const struct wg_futex *fx = &c->t->wait.futex;
 	uint32_t lock = lock_node(c, what);
 	uint32_t o = wg_tid_node(b, c->proc, owner);
-	const char *ev = wg_say(b, "%s says thread %d", how, owner);
 	struct wg_inode *n;
 
 	wait_edge(c, lock, "futex address and value");
@@ -142,7 +140,7 @@ static void owned(struct wg_ctx *c, const char *what, int32_t owner, enum wg_cer
 			bool same_ns = op == c->proc || (b->pi[op].p->pidns && c->p->pidns &&
 							 b->pi[op].p->pidns == c->p->pidns);
 
-			wg_edge(b, lock, o, WG_EDGE_HELD_BY, sure == WG_CERTAIN && same_ns, ev);
+			wg_edge(b, lock, o, WG_EDGE_HELD_BY, sure == WG_CERTAIN && same_ns, how);
 			return;
 		}
 		owner_gone(c, lock, owner, sure);
@@ -265,29 +263,37 @@ bool wg_futex_owned(struct wg_ctx *c)
 }
 
 /* What kind of ownerless thing is it? Names from the stack before shapes from the words. */
+static const char *const ownerless_names[][2] = {
+	{"pthread_barrier", "barrier"},	    {"gomp_barrier", "barrier"},
+	{"gomp_team_barrier", "barrier"},   {"pthread_cond", "condition"},
+	{"cnd_", "condition"},		    {"pthread_rwlock", "read-write lock"},
+	{"sem_", "semaphore"},		    {"new_sem", "semaphore"},
+	{"do_futex_wait", "semaphore"},	    {"cxa_guard", "initialisation guard"},
+	{"pthread_once", "once-initialisation"},
+};
+
 static const char *ownerless_name(const struct wg_thread *t)
 {
 	const struct wg_futex *fx = &t->wait.futex;
+	const char *named = NULL;
 
-	if (wg_has_symbol_prefix(t, "pthread_barrier") || wg_has_symbol_prefix(t, "__pthread_barrier") ||
-	    wg_has_symbol_prefix(t, "___pthread_barrier") ||
-	    wg_has_symbol_prefix(t, "gomp_barrier") || wg_has_symbol_prefix(t, "gomp_team_barrier"))
-		return "barrier";
-	if (wg_has_symbol_prefix(t, "pthread_cond") || wg_has_symbol_prefix(t, "__pthread_cond") ||
-	    wg_has_symbol_prefix(t, "___pthread_cond") || wg_has_symbol_prefix(t, "cnd_"))
-		return "condition";
-	if (wg_has_symbol_prefix(t, "pthread_rwlock") || wg_has_symbol_prefix(t, "__pthread_rwlock") ||
-	    wg_has_symbol_prefix(t, "___pthread_rwlock"))
-		return "read-write lock";
+	for (size_t i = 0; i < t->native_stack.n && i < 12 && !named; i++) {
+		const char *s = t->native_stack.v[i].symbol;
+
+		while (s && *s == '_')
+			s++;
+		if (!s || !strchr("pgcsnd", *s))
+			continue;
+		for (size_t k = 0; k < sizeof(ownerless_names) / sizeof(ownerless_names[0]) && !named; k++)
+			if (!strncmp(s, ownerless_names[k][0], strlen(ownerless_names[k][0])))
+				named = ownerless_names[k][1];
+	}
+	if (named && strcmp(named, "semaphore"))
+		return named;
 	if (t->python_stack.n)
 		return wg_frames_py_at(t, "threading.py", "wait") ? "condition" : "Python lock";
-	if (wg_has_symbol_prefix(t, "sem_") || wg_has_symbol_prefix(t, "__new_sem") ||
-	    wg_has_symbol_prefix(t, "do_futex_wait"))
-		return "semaphore";
-	if (wg_has_symbol_prefix(t, "__cxa_guard"))
-		return "initialisation guard";
-	if (wg_has_symbol_prefix(t, "__pthread_once") || wg_has_symbol_prefix(t, "pthread_once"))
-		return "once-initialisation";
+	if (named)
+		return named;
 	if (fx->val == 0x80000000u)
 		return "future";
 	if (fx->val == 0x10100)
@@ -336,7 +342,7 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 	bool shared = t->wait.op == WG_OP_FUTEX && t->wait.futex.is_shared;
 	bool is_lock = strstr(what, "lock") || !strcmp(what, "semaphore");
 	struct wg_iedge *e;
-	size_t own = 0;
+	uint32_t own = b->pi[c->proc].nown;
 
 	n->ownerless = true;
 	if (lock != WG_NONE && !b->n.v[lock].nout) {
@@ -370,8 +376,6 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 		return;
 	}
 	/* With threads of its own the holder may be one of those. */
-	for (size_t i = 0; i < p->threads.n; i++)
-		own += !p->threads.v[i].ours;
 	if (p->forked && is_lock && own == 1) {
 		wg_set_end(b, c->node, CL_LOCK_AFTER_FORK, FATE_STUCK, WG_LIKELY,
 			   wg_say(b, "the %s was held when pid %d was forked, and no thread of this "
@@ -383,11 +387,8 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 	}
 	wg_set_end(b, c->node, CL_NO_WAKER, FATE_STUCK,
 		   own == 1 ? WG_CERTAIN : WG_LIKELY,
-		   own == 1
-			   ? wg_say(b, "it is the only thread of its process, so nobody can signal the %s",
-				    what)
-			   : wg_say(b, "no other thread of its process that could signal the %s can "
-				       "still run", what));
+		   own == 1 ? "it is the only thread of its process, so nobody can signal it"
+			    : "no other thread of its process that could signal it can still run");
 }
 
 void wg_resolve_futex(struct wg_ctx *c)

@@ -25,7 +25,7 @@ static void polls(struct wg_ctx *c, enum wg_class cls, enum wg_certainty sure, c
 	struct wg_b *b = c->b;
 	struct wg_inode *n = &b->n.v[c->node];
 	struct wg_iedge *e;
-	size_t own = 0;
+	uint32_t own = b->pi[c->proc].nown;
 
 	n->wkind = cls == CL_FILE_LOCK ? "file-lock" : "spin";
 	n->wdoes = "polls";
@@ -34,8 +34,6 @@ static void polls(struct wg_ctx *c, enum wg_class cls, enum wg_certainty sure, c
 	n->polls_cpu = true;
 	n->wsince = WG_NO_SEC; /* one round is short, however long it has gone round */
 	wg_set_end(b, c->node, cls, FATE_STUCK, sure, text);
-	for (size_t i = 0; i < c->p->threads.n; i++)
-		own += !c->p->threads.v[i].ours;
 	if (own < 2 || cls == CL_FILE_LOCK)
 		return;
 	e = wg_edge(b, c->node, wg_wakers(b, c->proc), WG_EDGE_WOKEN_BY, false,
