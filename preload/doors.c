@@ -19,6 +19,8 @@
 #include "wrappers.h"
 
 void *wg_reals[WG_FN_COUNT];
+static void *driver[WG_FN_COUNT]; /* what libcuda itself exports */
+static uint32_t interposed;	  /* somebody stands between us and libcuda */
 __thread void *wg_thunk_real WG_INITIAL_EXEC;
 volatile uint32_t wg_dlopens = 1;
 volatile uint32_t wg_settled;
@@ -57,6 +59,11 @@ static void *const wrappers[WG_FN_NCCL_FIRST] = {
 #include "calls_expand.h"
 };
 
+static bool is_runtime(uint16_t fn)
+{
+	return wg_names[fn].api == WGREC_API_RUNTIME;
+}
+
 /* ---- thunks: a second real function for the same name ------------------------------------ */
 
 #define THUNKS 512
@@ -90,6 +97,9 @@ static void *take(uint16_t fn, void *real)
 {
 	void *known = NULL;
 
+	/* A binding of the linker must still come to whoever stands behind us, not past him. */
+	if (wg_unlikely(interposed) && fn < WG_FN_NCCL_FIRST && !is_runtime(fn))
+		wg_real_slow(fn, NULL, NULL);
 	if (__atomic_compare_exchange_n(&wg_reals[fn], &known, real, false, __ATOMIC_ACQ_REL,
 					__ATOMIC_ACQUIRE) || known == real)
 		return wrappers[fn];
@@ -102,65 +112,77 @@ static void *take(uint16_t fn, void *real)
 
 /* ---- real functions that nobody has looked up (ELF binding, our own needs) ---------------- */
 
-static bool is_runtime(uint16_t fn)
-{
-	return wg_names[fn].api == WGREC_API_RUNTIME;
-}
-
 void wg_resolve_driver(void)
 {
 	static uint32_t done;
-	static const uint16_t anchors[] = { WG_FN_cuGetProcAddress_v2, WG_FN_cuGetProcAddress,
-					    WG_FN_cuInit };
-	void *inside = NULL;
+	static const char *const often_hooked[] = { "cuGetProcAddress_v2", "cuMemAlloc_v2",
+						    "cuMemGetInfo_v2", "cuLaunchKernel" };
+	struct wg_found found[8];
+	const struct wg_found *cuda = NULL;
+	uint16_t end = 1;
+	int n;
 
 	if (__atomic_load_n(&done, __ATOMIC_ACQUIRE))
 		return;
-	for (unsigned int i = 0; !inside && i < 3; i++)
-		inside = __atomic_load_n(&wg_reals[anchors[i]], __ATOMIC_ACQUIRE);
-	if (!inside)
+	n = wg_find_exports("cuInit", found, 8);
+	for (int i = 0; i < n; i++) /* the one that is called so, else the last in order */
+		if (!cuda || strncmp(cuda->name, "libcuda.so", 10))
+			cuda = &found[i];
+	if (!cuda)
 		return;
-	for (uint16_t fn = 1; fn < WG_FN_NCCL_FIRST; fn++)
-		if (is_runtime(fn)) {
-			wg_object_symbols(inside, 1, fn, wg_reals);
-			break;
-		}
+	while (end < WG_FN_NCCL_FIRST && !is_runtime(end))
+		end++;
+	wg_object_symbols(cuda->address, 1, end, driver);
+	for (unsigned int i = 0; i < sizeof(often_hooked) / sizeof(often_hooked[0]); i++) {
+		struct wg_found other[2];
+
+		n = wg_find_exports(often_hooked[i], other, 2);
+		if (n > 1 || (n == 1 && other[0].object != cuda->object))
+			interposed = 1;
+	}
+	for (uint16_t fn = 1; fn < end && !interposed; fn++) {
+		void *none = NULL;
+
+		__atomic_compare_exchange_n(&wg_reals[fn], &none, driver[fn], false, __ATOMIC_ACQ_REL,
+					    __ATOMIC_RELAXED);
+	}
 	__atomic_store_n(&done, 1, __ATOMIC_RELEASE);
 }
 
-/* More than one runtime: which one does this caller's object belong to? Remembered per object. */
+/*
+ * More than one runtime: which one does this call belong to? The object that a kernel's stub lies in
+ * says it for launches, the caller's object otherwise. (A library that ends in a jump to the runtime
+ * has its own caller stand there: then it may be unknown. Streams, events and memory are the
+ * driver's and either runtime's; only functions are not.) Remembered per object.
+ */
 #define BINDINGS 1024u
 static struct binding {
 	uint64_t key; /* object and function mixed; 0 free; written last */
 	void *real;
 } bindings[BINDINGS];
 
-static void *runtime_of_caller(uint16_t fn, const void *caller, const struct wg_found *found, int n)
+static void *runtime_for(uint16_t fn, const void *where)
 {
-	const void *object = wg_object_start(caller);
+	const void *object = where ? wg_object_start(where) : NULL;
 	uint64_t key = ((uint64_t)(uintptr_t)object << 12) ^ ((uint64_t)fn << 48) ^ fn;
 	struct binding *b = &bindings[wgrec_hash(key) >> 54];
-	struct wg_found here[8];
+	struct wg_found found[8];
+	int n, i;
 
-	if (object && __atomic_load_n(&b->key, __ATOMIC_ACQUIRE) == key) {
+	if (!object)
+		return NULL;
+	if (__atomic_load_n(&b->key, __ATOMIC_ACQUIRE) == key) {
 		void *real = __atomic_load_n(&b->real, __ATOMIC_RELAXED);
 
 		if (__atomic_load_n(&b->key, __ATOMIC_ACQUIRE) == key)
 			return real;
 	}
-	if (!found) {
-		n = wg_find_exports(wg_symbols[fn], here, 8);
-		found = here;
-	}
-	if (!n)
-		return NULL;
-	n = wg_which_export(found, n, caller);
-	if (object) {
-		__atomic_store_n(&b->key, 0, __ATOMIC_RELEASE);
-		__atomic_store_n(&b->real, found[n].address, __ATOMIC_RELEASE);
-		__atomic_store_n(&b->key, key, __ATOMIC_RELEASE);
-	}
-	return found[n].address;
+	n = wg_find_exports(wg_symbols[fn], found, 8);
+	i = wg_which_export(found, n, where);
+	__atomic_store_n(&b->key, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&b->real, i < 0 ? NULL : found[i].address, __ATOMIC_RELEASE);
+	__atomic_store_n(&b->key, key, __ATOMIC_RELEASE);
+	return i < 0 ? NULL : found[i].address;
 }
 
 static uint32_t several_runtimes;
@@ -192,7 +214,15 @@ static void count_runtimes(void)
 		wg_settled = opened;
 }
 
-void *wg_real_slow(uint16_t fn, const void *caller)
+/* The caller's own, else the first in search order. */
+static void *pick(const struct wg_found *found, int n, const void *caller)
+{
+	int i = wg_which_export(found, n, caller);
+
+	return found[i < 0 ? 0 : i].address;
+}
+
+void *wg_real_slow(uint16_t fn, const void *caller, const void *function)
 {
 	void *real = __atomic_load_n(&wg_reals[fn], __ATOMIC_ACQUIRE);
 	int *errno_at = &errno, errno_was = *errno_at;
@@ -203,8 +233,15 @@ void *wg_real_slow(uint16_t fn, const void *caller)
 		if (!several_runtimes)
 			count_runtimes();
 		if (several_runtimes) {
-			real = runtime_of_caller(fn, caller, NULL, 0);
-			goto out;
+			void *own = function ? runtime_for(fn, function) : NULL;
+
+			if (!own)
+				own = runtime_for(fn, caller);
+			if (own) {
+				real = own;
+				goto out;
+			}
+			wg_note("two CUDA runtimes are loaded, and some calls do not show which they mean");
 		}
 	}
 	if (real)
@@ -213,7 +250,7 @@ void *wg_real_slow(uint16_t fn, const void *caller)
 	if (n) {
 		void *none = NULL;
 
-		real = found[wg_which_export(found, n, caller)].address;
+		real = pick(found, n, caller);
 		if (!__atomic_compare_exchange_n(&wg_reals[fn], &none, real, false,
 						 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 			real = none;
@@ -228,18 +265,18 @@ void *wg_real_export(const char *symbol, const void *caller)
 	struct wg_found found[8];
 	int n = wg_find_exports(symbol, found, 8);
 
-	return n ? found[wg_which_export(found, n, caller)].address : NULL;
+	return n ? pick(found, n, caller) : NULL;
 }
 
 void *wg_real_symbol(const char *symbol)
 {
 	uint16_t fn = wg_fn_by_name(symbol);
-	void *inside = __atomic_load_n(&wg_reals[WG_FN_cuInit], __ATOMIC_ACQUIRE);
+	void *inside;
 
-	if (fn && fn < WG_FN_NCCL_FIRST && !is_runtime(fn) && wg_reals[fn])
-		return wg_reals[fn];
-	if (!inside)
-		inside = wg_real_slow(WG_FN_cuInit, NULL);
+	wg_resolve_driver();
+	inside = driver[WG_FN_cuInit];
+	if (fn && fn < WG_FN_NCCL_FIRST && driver[fn])
+		return driver[fn];
 	return inside ? wg_object_symbol(inside, symbol) : NULL;
 }
 
@@ -247,6 +284,8 @@ void *wg_real_symbol(const char *symbol)
 
 static void *replace(uint16_t fn, void *real)
 {
+	if (wg_is_before_us(real)) /* another interposer, or a runtime inside the program */
+		return real;
 	if (fn >= WG_FN_NCCL_FIRST)
 		return wg_nccl_door(wg_symbols[fn], real);
 	return take(fn, real);
@@ -256,11 +295,15 @@ static void *replace(uint16_t fn, void *real)
 static void *default_scope(uint16_t fn, const char *name, const void *caller)
 {
 	struct wg_found found[8];
-	int n = wg_find_exports(name, found, 8);
+	void *first = wg_find_before(name);
+	int n;
 
+	if (first)
+		return first;
+	n = wg_find_exports(name, found, 8);
 	if (!n) /* says so in dlerror() as well */
 		return wg_libc.dlsym ? wg_libc.dlsym(RTLD_NEXT, name) : NULL;
-	return replace(fn, found[wg_which_export(found, n, caller)].address);
+	return replace(fn, pick(found, n, caller));
 }
 
 void *wg_door_dlsym(void *handle, const char *name, const void *caller, uint16_t fn);
@@ -372,8 +415,8 @@ void *wg_replace_driver(const char *name, int version, bool known_version, uint6
 	if (first < 0)
 		return found;
 	for (i = first; i < (int)ROWS && !strcmp(rows[i].name, name); i++) {
-		if (row_fn[i] && wg_reals[row_fn[i]] == found)
-			return wrappers[row_fn[i]];
+		if (row_fn[i] && driver[row_fn[i]] == found)
+			return take(row_fn[i], found);
 		if (rows[i].version <= version)
 			best[rows[i].flavour] = i; /* sorted by version within a flavour */
 	}
@@ -428,7 +471,7 @@ int cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64_t fl
 	{                                                                                          \
 		int (*real)(const char *, void **, uint64_t, int *) =                              \
 			wg_real_runtime(WG_FN_cudaGetDriverEntryPoint##suffix,                     \
-					__builtin_return_address(0));                              \
+					__builtin_return_address(0), NULL);                              \
 		int r;                                                                             \
                                                                                                    \
 		if (!real)                                                                         \
@@ -445,7 +488,7 @@ int cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64_t fl
 	{                                                                                          \
 		int (*real)(const char *, void **, unsigned int, uint64_t, int *) =                \
 			wg_real_runtime(WG_FN_cudaGetDriverEntryPointByVersion##suffix,            \
-					__builtin_return_address(0));                              \
+					__builtin_return_address(0), NULL);                              \
 		int r;                                                                             \
                                                                                                    \
 		if (!real)                                                                         \

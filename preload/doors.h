@@ -27,7 +27,8 @@ extern __thread void *wg_thunk_real WG_INITIAL_EXEC; /* set by a thunk for the w
 extern volatile uint32_t wg_dlopens;	/* counted by the door */
 extern volatile uint32_t wg_settled;	/* value of wg_dlopens up to which one runtime is loaded */
 
-void *wg_real_slow(uint16_t fn, const void *caller); /* finds it; NULL when nobody has it */
+/* Finds it; NULL when nobody has it. function: one of the program's, NULL none. */
+void *wg_real_slow(uint16_t fn, const void *caller, const void *function);
 
 static inline void *wg_take_thunk(void)
 {
@@ -45,22 +46,24 @@ static inline void *wg_real_driver(uint16_t fn)
 	if (wg_unlikely(real))
 		return real;
 	real = __atomic_load_n(&wg_reals[fn], __ATOMIC_RELAXED);
-	return wg_likely(real) ? real : wg_real_slow(fn, NULL);
+	return wg_likely(real) ? real : wg_real_slow(fn, NULL, NULL);
 }
 
-static inline void *wg_real_runtime(uint16_t fn, const void *caller)
+static inline void *wg_real_runtime(uint16_t fn, const void *caller, const void *function)
 {
 	void *real = wg_take_thunk();
 
 	if (wg_unlikely(real))
 		return real;
 	real = __atomic_load_n(&wg_reals[fn], __ATOMIC_RELAXED);
-	return wg_likely(real && wg_dlopens == wg_settled) ? real : wg_real_slow(fn, caller);
+	return wg_likely(real && wg_dlopens == wg_settled) ? real : wg_real_slow(fn, caller, function);
 }
 
 /* Fill in every driver function that libcuda exports: once, when its first function is known. */
 void wg_resolve_driver(void);
-bool wg_is_ours(const void *p); /* inside this library */
+bool wg_is_ours(const void *p);	     /* inside this library */
+bool wg_is_before_us(const void *p); /* in an object that search comes to before us */
+void *wg_find_before(const char *symbol);
 
 /* doors.c: the wrapper for what the driver found, or `found` itself. */
 void *wg_replace_driver(const char *name, int version, bool known_version, uint64_t flags,
@@ -86,9 +89,9 @@ struct wg_found {
 	char soname[64];
 	char path[256];
 };
-/* Up to max definitions of an exported function outside ourselves, in search order. Count. */
+/* Up to max definitions of an exported function behind us, in search order. Count. */
 int wg_find_exports(const char *symbol, struct wg_found *out, int max);
-/* The definition that belongs to the object which contains `caller`; index into found, 0 default. */
+/* The definition that belongs to the object which contains `caller`; index into found, -1 unknown. */
 int wg_which_export(const struct wg_found *found, int n, const void *caller);
 /* One function in the object that contains `inside`. NULL none. No lock (glibc 2.35 and newer). */
 void *wg_object_symbol(const void *inside, const char *symbol);

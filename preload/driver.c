@@ -8,7 +8,7 @@
 #define WG_API WGREC_API_DRIVER
 #define WG_FIRST true
 #define WG_TELL (wg_self.gave++)
-#define WG_REAL(fn) wg_real_driver(fn)
+#define WG_REAL(fn, function) wg_real_driver(fn)
 #include "wrap.h"
 
 #include "lifecycle.h"

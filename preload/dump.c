@@ -131,8 +131,6 @@ static void find_reader(void)
 			candidates[n][0] = 0;
 		path += length + (path[length] == ':');
 	}
-	t = wg_text(pid_text, sizeof(pid_text));
-	wg_putu(&t, (uint64_t)wg_sys_pid());
 	n = 0;
 	for (unsigned int i = 0; i < WG_TOOL_ENV && wg_tool_env[i][0]; i++)
 		reader_env[n++] = wg_tool_env[i];
@@ -232,6 +230,7 @@ static int keeper(void *arg)
 	(void)arg;
 	wg_sys5(SYS_prctl, PR_SET_NAME, "waitgraph-keep", 0, 0, 0);
 	descriptors();
+	find_reader(); /* here, where descriptors can be had */
 	for (;;) {
 		uint32_t running = RUNNING;
 
@@ -280,6 +279,7 @@ void wg_dump_request(void)
 	uint32_t was;
 	unsigned int i;
 	uint64_t mask;
+	struct wg_text t;
 	int pid;
 
 	wg_dump_reap();
@@ -296,7 +296,8 @@ void wg_dump_request(void)
 	}
 	i = round_no++ & 1;
 	reap(i, true); /* the one before the last has left its loop long ago */
-	find_reader();
+	t = wg_text(pid_text, sizeof(pid_text));
+	wg_putu(&t, (uint64_t)wg_sys_pid());
 	mask = wg_sys_mask(SIG_SETMASK, ~0ull); /* our handlers must not run in the keeper */
 	pid = clone(keeper, keeper_stack[i] + sizeof(keeper_stack[i]), CLONE_VM | CLONE_UNTRACED, NULL);
 	if (pid > 0)

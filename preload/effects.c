@@ -8,11 +8,6 @@
 #include "doors.h"
 #include "effects.h"
 
-static int (*real_of(uint16_t fn))(uint64_t, uint64_t, uint64_t)
-{
-	return (int (*)(uint64_t, uint64_t, uint64_t))wg_real_driver(fn);
-}
-
 /* ---- the current device ------------------------------------------------------------ */
 
 static int (*get_device)(int *);
@@ -70,14 +65,14 @@ int wg_real_mem_info(uint64_t *free_bytes, uint64_t *total_bytes)
 /* Another context made current for a moment; false: it could not be. */
 static bool push(uint64_t ctx)
 {
-	int (*f)(uint64_t, uint64_t, uint64_t) = real_of(WG_FN_cuCtxPushCurrent_v2);
+	int (*f)(uint64_t) = wg_real_symbol("cuCtxPushCurrent_v2");
 
-	return ctx && f && !f(ctx, 0, 0);
+	return ctx && f && !f(ctx);
 }
 
 static void pop(void)
 {
-	int (*f)(uint64_t *) = wg_real_driver(WG_FN_cuCtxPopCurrent_v2);
+	int (*f)(uint64_t *) = wg_real_symbol("cuCtxPopCurrent_v2");
 	uint64_t ctx;
 
 	if (f)
@@ -168,11 +163,12 @@ void wg_did_create(struct wg_frame *f, int r, uint64_t handle, uint64_t bytes,
  */
 void wg_pool_now(struct wg_frame *f, int r, uint64_t pool, bool at_once)
 {
+	static int (*attribute)(uint64_t, int, uint64_t *);
 	static uint64_t asked_at;
-	int (*attribute)(uint64_t, int, uint64_t *) =
-		wg_real_symbol("cuMemPoolGetAttribute");
 	uint64_t reserved = 0;
 
+	if (!attribute)
+		attribute = wg_real_symbol("cuMemPoolGetAttribute");
 	if (r || !attribute)
 		return;
 	if (!at_once || f->site.fn == WG_FN_cuMemAllocFromPoolAsync ||

@@ -31,11 +31,13 @@
 #define V3(a, b, c) (3, U(a), U(b), U(c), 0)
 #define V4(a, b, c, d) (4, U(a), U(b), U(c), U(d))
 #define UNPACK(...) __VA_ARGS__
+#define FIRST_VALUE(n, a, ...) (a)
 
 /* Flags of the table. The lower bits go into wgrec_call.flags. */
 #define PTSZ_FLAG(ptsz) ((ptsz) ? WGREC_CALLF_PTSZ : 0)
 #define BLOCKS 0x100u
 #define TIMED 0x200u
+#define BY_FUNCTION 0x400u
 
 #define S ((struct wg_streamref){ fr.site.stream, wg_ptsz })
 

@@ -18,14 +18,12 @@
 #include "lifecycle.h"
 #include "sys.h"
 
-bool wg_signal_unhold(void);
-void wg_signal_rehold(bool undo);
 
 #define LIBC_FN(type, name)                                                                        \
 	((type)(wg_libc.name ? wg_libc.name : (wg_doors_init(), wg_libc.name)))
 
 struct leaving {
-	bool undo;
+	unsigned int undo;
 };
 
 static struct leaving leave(void)
@@ -140,7 +138,7 @@ WG_EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_a
 {
 	typedef int (*fn)(pid_t *, const char *, const posix_spawn_file_actions_t *,
 			  const posix_spawnattr_t *, char *const[], char *const[]);
-	bool undo = wg_signal_unhold();
+	unsigned int undo = wg_signal_unhold();
 	int rc = LIBC_FN(fn, posix_spawn)(pid, path, actions, attr, argv, envp);
 
 	wg_signal_rehold(undo);
@@ -152,7 +150,7 @@ WG_EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_
 {
 	typedef int (*fn)(pid_t *, const char *, const posix_spawn_file_actions_t *,
 			  const posix_spawnattr_t *, char *const[], char *const[]);
-	bool undo = wg_signal_unhold();
+	unsigned int undo = wg_signal_unhold();
 	int rc = LIBC_FN(fn, posix_spawnp)(pid, file, actions, attr, argv, envp);
 
 	wg_signal_rehold(undo);
@@ -161,7 +159,7 @@ WG_EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_
 
 WG_EXPORT int system(const char *command)
 {
-	bool undo = wg_signal_unhold();
+	unsigned int undo = wg_signal_unhold();
 	int rc = LIBC_FN(int (*)(const char *), system)(command);
 	int was = errno;
 
@@ -172,7 +170,7 @@ WG_EXPORT int system(const char *command)
 
 WG_EXPORT FILE *popen(const char *command, const char *mode)
 {
-	bool undo = wg_signal_unhold();
+	unsigned int undo = wg_signal_unhold();
 	FILE *f = LIBC_FN(FILE *(*)(const char *, const char *), popen)(command, mode);
 	int was = errno;
 

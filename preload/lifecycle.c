@@ -106,7 +106,7 @@ void wg_start(const struct wg_clock_sample *before)
 		static const char text[] = "waitgraph: no shared memory for the recorder: this "
 					   "process' calls will not be seen\n";
 
-		wg_sys3(SYS_write, 2, text, sizeof(text) - 1);
+		wg_say(2, text, sizeof(text) - 1);
 	}
 	wg_clock_start(before);
 	wg_recorder_flag(WGREC_F_CUDA_UP | (forked ? WGREC_F_FORKED : 0) |

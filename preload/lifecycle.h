@@ -47,6 +47,8 @@ void wg_ended(void); /* the very last */
 void wg_signal_install(void); /* at load */
 void wg_signal_hold(void);    /* this thread is not to be interrupted by our signal */
 void wg_signal_fork_child(void);
+unsigned int wg_signal_unhold(void); /* before this thread starts a program ... */
+void wg_signal_rehold(unsigned int undo); /* ... and when it goes on */
 uint64_t wg_signal_bit(void); /* our signal in a kernel mask, 0 none */
 bool wg_signal_is_request(const siginfo_t *info);
 void wg_signal_hand_on(const siginfo_t *info); /* one that is the program's, from our thread */
@@ -65,6 +67,7 @@ void wg_dump_fork_child(void);
 
 /* plain.c: what can be said without the tool. Signal-safe; writes to fd, and a file beside. */
 void wg_plain_report(int fd);
+void wg_say(int fd, const char *s, size_t n); /* with a deadline, and never SIGPIPE */
 
 extern volatile uint32_t wg_bypassed; /* RTLD_DEEPBIND or dlmopen was used */
 

@@ -14,6 +14,7 @@
 #define D_BLOCKS 0x100u
 #define BLOCKS D_BLOCKS
 #define TIMED 0
+#define BY_FUNCTION 0
 
 const struct wgrec_name wg_names[WG_FN_COUNT] = {
 	{ .name = "" },

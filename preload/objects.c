@@ -34,6 +34,24 @@ bool wg_is_ours(const void *p)
 	return (const char *)p >= __ehdr_start && (const char *)p < _end;
 }
 
+/*
+ * Objects that come before us in search order: the program, and what is preloaded before us. Another
+ * interposer among them reaches us as its "next"; to take its definition for the real one would be a
+ * circle.
+ */
+static struct {
+	uintptr_t start, end;
+} before[32];
+static unsigned int nbefore;
+
+bool wg_is_before_us(const void *p)
+{
+	for (unsigned int i = 0; i < nbefore; i++)
+		if ((uintptr_t)p >= before[i].start && (uintptr_t)p < before[i].end)
+			return true;
+	return false;
+}
+
 static bool tables_of(uintptr_t bias, const ElfW(Dyn) *dyn, struct tables *t)
 {
 	if (!dyn)
@@ -191,6 +209,7 @@ struct search {
 	uint32_t hash;
 	struct wg_found *out;
 	int n, max;
+	bool before; /* only those before us, instead of those behind */
 };
 
 static int search_one(struct dl_phdr_info *info, size_t size, void *arg)
@@ -205,7 +224,7 @@ static int search_one(struct dl_phdr_info *info, size_t size, void *arg)
 	if (!tables_of_info(info, &t, &start, &end) || start == (uintptr_t)__ehdr_start)
 		return 0;
 	address = lookup(&t, s->symbol, s->hash);
-	if (!address || wg_is_ours(address))
+	if (!address || wg_is_ours(address) || wg_is_before_us(address) != s->before)
 		return 0;
 	f = &s->out[s->n++];
 	f->address = address;
@@ -226,6 +245,16 @@ int wg_find_exports(const char *symbol, struct wg_found *out, int max)
 	if (max > 0)
 		dl_iterate_phdr(search_one, &s);
 	return s.n;
+}
+
+void *wg_find_before(const char *symbol)
+{
+	struct wg_found one;
+	struct search s = { .symbol = symbol, .hash = gnu_hash(symbol), .out = &one, .max = 1,
+			    .before = true };
+
+	dl_iterate_phdr(search_one, &s);
+	return s.n ? one.address : NULL;
 }
 
 /* ---- the object around an address -------------------------------------------------- */
@@ -315,8 +344,10 @@ int wg_which_export(const struct wg_found *found, int n, const void *caller)
 {
 	struct around a;
 
-	if (n < 2 || !caller || !object_around(caller, &a))
-		return 0;
+	if (n < 2)
+		return n - 1;
+	if (!caller || !object_around(caller, &a))
+		return -1;
 	for (int i = 0; i < n; i++)
 		if (found[i].object == (const void *)a.start)
 			return i; /* the library calls itself */
@@ -329,7 +360,7 @@ int wg_which_export(const struct wg_found *found, int n, const void *caller)
 			if (!strcmp(needed, found[i].soname) || !strcmp(base_name(needed), found[i].name))
 				return i;
 	}
-	return 0;
+	return -1;
 }
 
 /* ---- libc behind us -------------------------------------------------------------- */
@@ -355,8 +386,14 @@ static int behind_one(struct dl_phdr_info *info, size_t size, void *arg)
 		b->past = true;
 		return 0;
 	}
-	if (!b->past)
+	if (!b->past) {
+		if (nbefore < sizeof(before) / sizeof(before[0])) {
+			before[nbefore].start = start;
+			before[nbefore].end = end;
+			nbefore++;
+		}
 		return 0;
+	}
 	for (unsigned int i = 0; i < b->n; i++) {
 		if (!b->out[i])
 			b->out[i] = lookup(&t, b->names[i], gnu_hash(b->names[i]));

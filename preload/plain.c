@@ -23,20 +23,23 @@ struct out {
 	char buf[400];
 };
 
-static void send(int fd, const char *s, size_t n)
+/*
+ * A full pipe: better a gap than one more thread that hangs. One without a reader would raise
+ * SIGPIPE in a program that may not expect it.
+ */
+void wg_say(int fd, const char *s, size_t n)
 {
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
 	struct timespec limit = { DEADLINE_MS / 1000, 0 };
 
-	/* A full pipe: better a gap than one more thread that hangs. */
-	if (fd >= 0 && wg_sys5(SYS_ppoll, &p, 1, &limit, NULL, 8) == 1)
+	if (fd >= 0 && wg_sys5(SYS_ppoll, &p, 1, &limit, NULL, 8) == 1 && p.revents == POLLOUT)
 		wg_sys3(SYS_write, fd, s, n);
 }
 
 static void line(struct out *o, struct wg_text *t)
 {
 	wg_puts(t, "\n");
-	send(o->fd, o->buf, t->n);
+	wg_say(o->fd, o->buf, t->n);
 	if (o->file >= 0)
 		wg_sys3(SYS_write, o->file, o->buf, t->n);
 	*t = wg_text(o->buf, sizeof(o->buf));

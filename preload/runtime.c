@@ -8,7 +8,8 @@
 #define WG_API WGREC_API_RUNTIME
 #define WG_FIRST (fr.gave == wg_self.gave)
 #define WG_TELL (void)0
-#define WG_REAL(fn) wg_real_runtime(fn, __builtin_return_address(0))
+#define WG_REAL(fn, function)                                                                        \
+	wg_real_runtime(fn, __builtin_return_address(0), (const void *)(uintptr_t)(function))
 #include "wrap.h"
 
 #define wg_drop_DRIVER(...)

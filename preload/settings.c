@@ -51,7 +51,7 @@ void wg_settings_report(void)
 		wg_puts(&t, "' is not understood; using ");
 		wg_puts(&t, bad[i].instead);
 		wg_puts(&t, "\n");
-		wg_sys3(SYS_write, 2, line, t.n);
+		wg_say(2, line, t.n);
 	}
 	nbad = 0;
 }

@@ -43,6 +43,8 @@ static volatile bool own_handler; /* the program has a function for it */
 /* This thread: does the program want it blocked; did we block it. */
 static __thread bool wanted_blocked WG_INITIAL_EXEC;
 static __thread bool held WG_INITIAL_EXEC;
+/* The task that is about to exec and not to be held now: a child of vfork() shares this memory. */
+static __thread int leaving WG_INITIAL_EXEC;
 
 uint64_t wg_signal_bit(void)
 {
@@ -139,7 +141,7 @@ static void handler(int sig, siginfo_t *info, void *context)
 	} else if (wg_helper_running()) {
 		/* It reached a thread that does not hold it (yet): pass it on, and hold it from now. */
 		wg_helper_kick(true);
-		if (!own_handler) {
+		if (!own_handler && leaving != wg_sys_tid()) {
 			sigaddset(&uc->uc_sigmask, sig);
 			held = true;
 		}
@@ -219,21 +221,34 @@ static void let_go(void)
 		wg_sys_mask(SIG_UNBLOCK, bit);
 }
 
-/* Before the program starts another one from this thread: true if something has to be undone. */
-bool wg_signal_unhold(void);
-bool wg_signal_unhold(void)
+/*
+ * Before the program starts another one from this thread: what exec() hands on is the mask, and
+ * whether the signal is ignored. Returns what has to be undone if the thread goes on.
+ */
+unsigned int wg_signal_unhold(void)
 {
-	if (!installed || wanted_blocked || !(wg_sys_mask_now() & bit))
-		return false;
-	wg_sys_mask(SIG_UNBLOCK, bit);
-	return true;
+	struct sigaction ignore = { .sa_handler = SIG_IGN };
+	unsigned int undo = 0;
+
+	if (!installed)
+		return 0;
+	leaving = wg_sys_tid();
+	if (action_now().sa_handler == SIG_IGN && !__sigaction(wg_settings.signal, &ignore, NULL))
+		undo |= 1;
+	if (!wanted_blocked && (wg_sys_mask_now() & bit)) {
+		wg_sys_mask(SIG_UNBLOCK, bit);
+		undo |= 2;
+	}
+	return undo;
 }
 
-void wg_signal_rehold(bool undo);
-void wg_signal_rehold(bool undo)
+void wg_signal_rehold(unsigned int undo)
 {
-	if (undo)
+	leaving = 0;
+	if (undo & 2)
 		wg_sys_mask(SIG_BLOCK, bit);
+	if (undo & 1)
+		install(NULL);
 }
 
 /* Its only thread is its main thread now, and it has no helper. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wrap.h - the wrapper that a row of calls.def becomes. Included by driver.c and runtime.c, which
- * define WG_API, WG_FIRST, WG_TELL and WG_REAL(fn) first.
+ * define WG_API, WG_FIRST, WG_TELL and WG_REAL(fn, function) first.
  */
 #ifndef WG_WRAP_H
 #define WG_WRAP_H
@@ -21,7 +21,8 @@
 #define WG_WRAP(symbol, ptsz, kind_, flags, stream_, PARAMS, ARGS, values, before, after)             \
 	int symbol PARAMS                                                                \
 	{                                                                                          \
-		int(*real) PARAMS = WG_REAL(WG_FN_##symbol);                                         \
+		int(*real) PARAMS = \
+			WG_REAL(WG_FN_##symbol, (flags) & BY_FUNCTION ? FIRST_VALUE values : 0);                                         \
 		enum { wg_ptsz = ptsz };                                                           \
 		struct wg_frame fr;                                                                 \
 		int r;                                                                             \

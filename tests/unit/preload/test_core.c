@@ -34,7 +34,8 @@ struct guest {
 	char text[8192]; /* what it said on stderr and stdout */
 	size_t n;
 	char dir[64];
-	char preload[128];
+	char preload[256];
+	const char *program; /* GUEST */
 	void (*before)(struct guest *g); /* in the child */
 	const char *env[12];		 /* name, value ... */
 };
@@ -90,6 +91,7 @@ static void prepare(struct guest *g)
 	strcpy(g->dir, "/tmp/wg-core-XXXXXX");
 	assert_non_null(mkdtemp(g->dir));
 	strcpy(g->preload, RECORDER);
+	g->program = GUEST;
 	make_tool(g, "0.1");
 }
 
@@ -116,7 +118,7 @@ static void start(struct guest *g, const char *verb)
 			g->before(g);
 		if (g->preload[0])
 			setenv("LD_PRELOAD", g->preload, 1);
-		execl(GUEST, GUEST, verb, NULL);
+		execl(g->program, g->program, verb, NULL);
 		_exit(127);
 	}
 	close(in[0]);
@@ -306,6 +308,39 @@ static void results_and_errno_are_the_drivers(void **state)
 {
 	(void)state;
 	simple("transparent");
+}
+
+static void linked(const char *verb, const char *preload)
+{
+	struct guest g;
+
+	prepare(&g);
+	g.program = WG_BUILD_DIR "/bin/preload_guest_linked";
+	strcpy(g.preload, preload);
+	start(&g, verb);
+	well(&g);
+	clean(&g);
+}
+
+static void bound_flavours_reach_their_own(void **state)
+{
+	(void)state;
+	linked("flavours", RECORDER);
+}
+
+/* Another tool before or behind us: each is called once, and nobody in a circle. */
+static void another_interposer(void **state)
+{
+	(void)state;
+	linked("interposed", FAKE "/interposer.so");
+	linked("interposed", RECORDER ":" FAKE "/interposer.so");
+	linked("interposed", FAKE "/interposer.so:" RECORDER);
+}
+
+static void two_runtimes_stay_apart(void **state)
+{
+	(void)state;
+	linked("runtimes", RECORDER);
 }
 
 static void no_gpu_no_recorder(void **state)
@@ -994,6 +1029,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(dlsym_is_transparent),
 		cmocka_unit_test(proc_addresses_keep_versions_and_flavours),
 		cmocka_unit_test(results_and_errno_are_the_drivers),
+		cmocka_unit_test(bound_flavours_reach_their_own),
+		cmocka_unit_test(another_interposer),
+		cmocka_unit_test(two_runtimes_stay_apart),
 		cmocka_unit_test(no_gpu_no_recorder),
 		cmocka_unit_test(disabled_does_nothing),
 		cmocka_unit_test(bad_values_are_named_once),
