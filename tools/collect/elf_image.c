@@ -586,7 +586,8 @@ void wg_image_close(struct wg_image *i)
 	free(i->copy);
 	free(i->ph);
 	free(i->sh);
-	free(i->syms);
+	if (!i->shared)
+		free(i->syms);
 	free(i);
 }
 
@@ -766,15 +767,71 @@ static bool take_section(struct wg_image *i, struct wg_image *from, uint32_t typ
 	return false;
 }
 
-static void need_symbols(struct wg_image *i)
+/*
+ * Tables of functions by file, kept for as long as the reader runs: the ranks of a job map
+ * the same libraries, and reading hundreds of thousands of symbols is what takes time.
+ */
+struct wg_symtab {
+	uint64_t dev, ino, size;
+	uint8_t build_id[64];
+	size_t build_id_len;
+	struct wg_sym *syms;
+	size_t nsyms, nlookups;
+	bool sorted, from_debug;
+	uint64_t str_off, str_size;
+};
+#define MAX_TABLES 512
+static struct wg_symtab tables[MAX_TABLES];
+static size_t ntables;
+
+static bool recall_symbols(struct wg_image *i)
+{
+	struct wg_image *from = i;
+
+	for (size_t k = 0; k < ntables && i->ino && i->fd >= 0; k++) {
+		struct wg_symtab *t = &tables[k];
+
+		if (t->ino != i->ino || t->dev != i->dev || t->size != i->size ||
+		    t->build_id_len != i->build_id_len ||
+		    memcmp(t->build_id, i->build_id, t->build_id_len))
+			continue;
+		if (t->from_debug)
+			from = wg_image_debug(i);
+		if (!from)
+			return false;
+		i->shared = t;
+		i->syms = t->syms;
+		i->nsyms = t->nsyms;
+		i->sorted = t->sorted;
+		i->names = from;
+		i->str_off = t->str_off;
+		i->str_size = t->str_size;
+		return true;
+	}
+	return false;
+}
+
+static void remember_symbols(struct wg_image *i)
+{
+	struct wg_symtab *t = &tables[ntables];
+
+	/* What was read from memory, or never checked against a mapping, is not of this file. */
+	if (!i->nsyms || !i->ino || i->fd < 0 || ntables == MAX_TABLES)
+		return;
+	*t = (struct wg_symtab){ .dev = i->dev, .ino = i->ino, .size = i->size,
+		.build_id_len = i->build_id_len, .syms = i->syms, .nsyms = i->nsyms,
+		.from_debug = i->names != i, .str_off = i->str_off, .str_size = i->str_size };
+	memcpy(t->build_id, i->build_id, sizeof(t->build_id));
+	i->shared = t;
+	ntables++;
+}
+
+static void read_symbols(struct wg_image *i)
 {
 	struct wg_image *d;
 	struct dynamic dy;
 
-	if (i->syms_tried)
-		return;
-	i->syms_tried = true;
-	if (i->dead || take_section(i, i, SHT_SYMTAB))
+	if (take_section(i, i, SHT_SYMTAB))
 		return;
 	d = wg_image_debug(i);
 	if (d && take_section(i, d, SHT_SYMTAB))
@@ -784,6 +841,17 @@ static void need_symbols(struct wg_image *i)
 	if (need_dynamic(i, &dy))
 		take_symbols(i, i, dy.symtab, dynamic_count(i, &dy) * sizeof(Elf64_Sym), dy.strtab,
 			     dy.strsz);
+}
+
+static void need_symbols(struct wg_image *i)
+{
+	if (i->syms_tried)
+		return;
+	i->syms_tried = true;
+	if (i->dead || recall_symbols(i))
+		return;
+	read_symbols(i);
+	remember_symbols(i);
 }
 
 static int sym_cmp(const void *a, const void *b)
@@ -829,9 +897,17 @@ bool wg_image_function(struct wg_image *i, uint64_t vaddr, struct wg_sym *out)
 	if (!i->nsyms)
 		return false;
 	/* A few look-ups in a table of millions cost less than sorting it. */
-	if (!i->sorted && (++i->nlookups > SORT_AFTER || i->nsyms < 4096)) {
+	if (i->shared) {
+		i->nlookups = ++i->shared->nlookups;
+		i->sorted = i->shared->sorted;
+	} else {
+		i->nlookups++;
+	}
+	if (!i->sorted && (i->nlookups > SORT_AFTER || i->nsyms < 4096)) {
 		qsort(i->syms, i->nsyms, sizeof(*i->syms), sym_cmp);
 		i->sorted = true;
+		if (i->shared)
+			i->shared->sorted = true;
 	}
 	if (!i->sorted) {
 		for (size_t k = 0; k < i->nsyms; k++)

@@ -39,6 +39,7 @@ struct wg_image {
 	bool syms_tried, sorted;
 	struct wg_sym *syms;
 	size_t nsyms, nlookups;
+	struct wg_symtab *shared; /* where syms come from when another image has read them */
 	struct wg_image *names; /* the image whose string table syms[].name points into */
 	uint64_t str_off, str_size;
 	struct wg_image *debug; /* separate debug file with the same build id */
