@@ -64,6 +64,28 @@ bool wg_rec_entry(const struct wg_rec *r, unsigned int kind, uint64_t i, void *o
 bool wg_rec_fetch(const struct wg_rec *r, unsigned int kind, uint64_t i, void *out, size_t n);
 double wg_rec_age(const struct wg_rec *r, uint64_t ticks); /* WG_NO_SEC: not stamped, implausible */
 double wg_rec_span(const struct wg_rec *r, uint64_t ticks); /* a duration */
+int wg_rec_load_header(struct wg_rec *r, const char **why); /* (again) */
+uint64_t wg_rec_read_at(const struct wg_rec *r, void *buf, uint64_t bytes, uint64_t offset);
+const char *wg_rec_fixed(struct wg_facts *f, const char *s, size_t size); /* "" is NULL */
+bool wg_rec_fn(const struct wg_rec *r, uint32_t fn, struct wgrec_name *out);
+const char *wg_rec_fn_name(struct wg_rec *r, uint32_t fn);
+const char *wg_rec_string_at(struct wg_rec *r, uint32_t at); /* demangled; NULL none */
+bool wg_rec_find_event(const struct wg_rec *r, uint64_t handle, struct wgrec_event *out);
+int64_t wg_rec_bytes(uint64_t v); /* WG_NO_INT when it is no number of bytes */
+struct wg_thread *wg_rec_thread_of(struct wg_process *p, uint32_t ns_tid);
+int32_t wg_rec_tid_of(struct wg_process *p, uint32_t ns_tid); /* as the asker sees it, if known */
+uint64_t wg_rec_reached(const struct wg_rec *r, const struct wgrec_stream *e, bool *has_position);
+
+/* The parts, in the order in which they build on each other: comms, streams, collectives, threads. */
+void wg_rec_fill_devices(struct wg_facts *f, struct wg_process *p, struct wg_rec *r);
+bool wg_rec_add_failures(struct wg_facts *f, struct wg_process *p, struct wg_rec *r);
+void wg_rec_fill_comms(struct wg_facts *f, struct wg_process *p, struct wg_rec *r);
+void wg_rec_fill_streams(struct wg_facts *f, struct wg_process *p, struct wg_rec *r,
+			 struct wg_mem *m, struct wg_symbols *sym);
+void wg_rec_fill_collectives(struct wg_facts *f, struct wg_process *p, struct wg_rec *r);
+uint64_t wg_rec_fill_threads(struct wg_facts *f, struct wg_process *p, struct wg_rec *r,
+			     uint64_t *last_launch);
+
 /* Other ranks of p's communicators among this host's recorder files: into p->peers. */
 void wg_rec_peers(struct wg_facts *f, struct wg_process *p, const struct wgrec_header *h);
 /* Add or refine a peer (by communicator and rank). */

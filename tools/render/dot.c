@@ -24,10 +24,10 @@ static const struct { const char *shape, *color; } looks[] = {
 	[WG_NODE_GIL] = { "diamond", "#ffd1d1" },
 };
 
-/* A dot string: quotes and backslashes escaped, wrapped at about 40 columns. */
-static void quoted(FILE *out, struct wg_arena *a, const char *s)
+/* A dot string: quotes and backslashes escaped, wrapped. */
+static void quoted(FILE *out, struct wg_arena *a, const char *s, int width)
 {
-	struct wg_page page = { .arena = a, .width = 40 };
+	struct wg_page page = { .arena = a, .width = width };
 
 	wg_wrap_cut(&page, WG_PLAIN, "", "", s && *s ? s : "?", 5);
 	fputc('"', out);
@@ -108,7 +108,7 @@ int wg_render_dot(FILE *out, const struct wg_graph *g)
 			      v->hung == WG_HUNG_YES  ? "hung" :
 			      v->hung == WG_HUNG_NO   ? "not hung" :
 							"undecided",
-			      v->summary ? v->summary : ""));
+			      v->summary ? v->summary : ""), 110);
 	fputs(";\n", out);
 	for (size_t p = 0; p <= f->procs.n; p++) {
 		const struct wg_process *q = p < f->procs.n ? f->procs.v[p] : NULL;
@@ -124,7 +124,7 @@ int wg_render_dot(FILE *out, const struct wg_graph *g)
 					      wg_has_int(q->rank) ?
 						      wg_fmt(a, ", rank %lld", (long long)q->rank) :
 						      "",
-					      q->alive ? "" : " (dead)"));
+					      q->alive ? "" : " (dead)"), 60);
 			fputs(";\n", out);
 		}
 		for (size_t i = 0; i < g->nodes.n; i++) {
@@ -140,7 +140,7 @@ int wg_render_dot(FILE *out, const struct wg_graph *g)
 			fprintf(out, "\t\tn%zu [shape=%s, fillcolor=\"%s\"%s, label=", i,
 				looks[kind].shape, looks[kind].color,
 				culprit(g, n) ? ", color=red, penwidth=3" : "");
-			quoted(out, a, n->label ? n->label : n->id);
+			quoted(out, a, n->label ? n->label : n->id, 40);
 			fputs("];\n", out);
 		}
 		if (nidle)
@@ -160,9 +160,9 @@ int wg_render_dot(FILE *out, const struct wg_graph *g)
 		quoted(out, a, wg_has_sec(e->since_s) ?
 				       wg_fmt(a, "%s, %s", wg_edge_kind_names[e->kind],
 					      wg_time_text(a, e->since_s)) :
-				       wg_edge_kind_names[e->kind]);
+				       wg_edge_kind_names[e->kind], 40);
 		fprintf(out, "%s, edgetooltip=", e->certain ? "" : ", style=dashed");
-		quoted(out, a, e->evidence);
+		quoted(out, a, e->evidence, 60);
 		fputs("];\n", out);
 	}
 	fputs("}\n", out);

@@ -2,6 +2,7 @@
 /* text_body.c - what `dump` prints below the verdict: devices, queues, files, threads. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "involved.h"
 #include "text.h"
@@ -627,7 +628,7 @@ static void thread_group(struct wg_page *page, const struct group *g, const stru
 		s = wg_fmt(a, "waits: %s", v->kind);
 		if (v->object && (g->count == 1 || !g->idle))
 			s = wg_fmt(a, "%s on %s", s, v->object);
-		if (v->call)
+		if (v->call && strcmp(v->call, v->kind))
 			s = wg_fmt(a, "%s in %s", s, v->call);
 		if (wg_has_sec(g->oldest))
 			s = wg_fmt(a, "%s, for %s%s", s,
@@ -652,10 +653,19 @@ static void thread_group(struct wg_page *page, const struct group *g, const stru
 	for (size_t i = 0; i < t->calls.n; i++) {
 		const struct wg_call *c = &t->calls.v[i];
 		const char *args = "";
+		bool told = false;
 
-		for (size_t k = 0; k < c->args.n; k++)
+		for (size_t k = 0; k < c->args.n; k++) {
 			args = wg_fmt(a, "%s%s%s=%s", args, k ? ", " : "", c->args.v[k].name,
 				      c->args.v[k].text);
+			told = told || !strcasecmp(c->args.v[k].name, "stream") ||
+			       !strcasecmp(c->args.v[k].name, "hStream");
+		}
+		if (c->has_stream && !told)
+			args = join(a, args, c->stream == 0 ? "the default stream" :
+					     c->stream == 2 ? "this thread's default stream" :
+							      wg_fmt(a, "stream=0x%llx",
+								     (unsigned long long)c->stream));
 		wg_wrap_cut(page, WG_PLAIN, "    in  ", "        ",
 			    wg_fmt(a, "%s%s%s%s(%s) for %s", c->function ? c->function : "?",
 				   c->inner ? " [" : "", c->inner ? c->inner : "",
