@@ -272,7 +272,9 @@ consts = [f"#define {n} {v}" for n, v in sorted(m.items()) if n.startswith("NCCL
 save("nccl.h", HEAD % "nccl.h - the interface of libnccl.so.2, as far as the simulated GPU has it." +
      "#ifndef NCCL_H_\n#define NCCL_H_\n\n#include \"cuda_runtime_api.h\"\n#include <limits.h>\n\n" + "\n".join(consts) +
      "\n#define NCCL_VERSION(X, Y, Z) \\\n\t(((X) <= 2 && (Y) <= 8) ? (X) * 1000 + (Y) * 100 + (Z) : (X) * 10000 + (Y) * 100 + (Z))\n\n" +
-     OPEN + "\n" + "\n".join(types) + "\n\n" + "\n".join(wrap(funcs[n]) for n in sorted(funcs)) + "\n" + CLOSE + "\n#endif\n")
+     OPEN + "\n" + "\n".join(types) + "\n\n#include \"simgpu/nccl_functions.h\"\n" + CLOSE + "\n#endif\n")
+save("simgpu/nccl_functions.h", HEAD % "nccl_functions.h - what libnccl exports, for include/nccl.h." +
+     "\n".join(wrap(funcs[n]) for n in sorted(funcs)) + "\n")
 
 # --- names of errors, for cuGetErrorName and cudaGetErrorName ---------------------------------
 for path, typedef, out_name in (("cuda.h", "CUresult", "driver_errors.def"), ("cuda_runtime_api.h", "cudaError", "runtime_errors.def"),):
@@ -281,3 +283,60 @@ for path, typedef, out_name in (("cuda.h", "CUresult", "driver_errors.def"), ("c
     names = re.findall(r"^\s*(\w+) = (\d+)", m.group(1), re.M)
     save("simgpu/" + out_name, HEAD % (out_name + " - E(name, number) of every " + typedef + ".") +
          "".join(f"E({n}, {v})\n" for n, v in names))
+
+# --- the facts as rows, for the checks against the real headers --------------------------------
+# C(enumerator, number), S(type, size), O(type, member, offset), M(macro, number)
+
+
+def facts(header, out_name, prefix):
+    inc = os.path.abspath(dest)
+    text = subprocess.run(["gcc", "-E", "-nostdinc", "-isystem", tmp, f"-I{inc}", "-D__CUDA_API_VERSION_INTERNAL",
+                           os.path.join(inc, header)], check=True, capture_output=True, text=True).stdout
+    ast = c_parser.CParser().parse(text, header)
+    prog = ["#define __CUDA_API_VERSION_INTERNAL", f"#include <{header}>", "#include <stdio.h>", "#include <stddef.h>",
+            "int main(void) {"]
+    seen = set()
+
+    def record(node, cname):
+        if node.decls is None or cname in seen:
+            return
+        seen.add(cname)
+        prog.append(f'printf("S({cname}, %zu)\\n", sizeof({cname}));')
+        for d in node.decls:
+            if d.name and not d.bitsize:
+                prog.append(f'printf("O({cname}, {d.name}, %zu)\\n", offsetof({cname}, {d.name}));')
+
+    def visit(n):
+        if isinstance(n, c_ast.Enum) and n.values:
+            for e in n.values.enumerators:
+                if e.name not in seen:
+                    seen.add(e.name)
+                    prog.append(f'printf("C({e.name}, %lldLL)\\n", (long long){e.name});')
+
+    for n in ast.ext:
+        if os.path.basename(n.coord.file) != os.path.basename(header) or isinstance(n, c_ast.Pragma):
+            continue
+        t = n.type
+        if isinstance(n, c_ast.Typedef) and isinstance(t, c_ast.TypeDecl):
+            visit(t.type)
+            if isinstance(t.type, (c_ast.Struct, c_ast.Union)):
+                record(t.type, n.name)
+        elif isinstance(n, c_ast.Decl):
+            visit(t)
+            if isinstance(t, (c_ast.Struct, c_ast.Union)) and t.name:
+                record(t, ("struct " if isinstance(t, c_ast.Struct) else "union ") + t.name)
+    for line in open(os.path.join(inc, header)):
+        m = re.match(r"#define ((?:CU|NCCL|cuda)\w+) (.*)", line)
+        if m and re.fullmatch(r"\(?-?\(?(0x[0-9a-fA-F]+|\d+|1u? ?<< ?\d+)[uULl]*\)?\)?", m.group(2).strip()):
+            prog.append(f'printf("M({m.group(1)}, %lldLL)\\n", (long long)({m.group(1)}));')
+    prog.append("return 0; }")
+    src, exe = os.path.join(tmp, "facts.c"), os.path.join(tmp, "facts")
+    open(src, "w").write("\n".join(prog))
+    subprocess.run(["gcc", f"-I{inc}", src, "-o", exe], check=True)
+    rows = subprocess.run([exe], check=True, capture_output=True, text=True).stdout
+    save("simgpu/" + out_name, HEAD % (out_name + " - every number of " + header + ", for tests/simgpu/test/abi_" + prefix + ".c.") + rows)
+
+
+facts("cuda.h", "abi_driver.def", "driver")
+facts("cuda_runtime_api.h", "abi_runtime.def", "runtime")
+facts("nccl.h", "abi_nccl.def", "nccl")

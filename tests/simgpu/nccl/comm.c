@@ -804,8 +804,14 @@ static void comm_free(struct ncclComm *c)
 {
 	give_buffer(c);
 	c->magic = 0;
-	if (c->s)
+	if (c->s) {
+		char path[128];
+
+		path_of(c->key, path, sizeof(path));
+		if (atomic_load(&c->s->attached) < (uint32_t)c->ranks)
+			unlink(path); /* an init that was given up */
 		munmap(c->s, c->mapped);
+	}
 	free(c->sends);
 	free(c->recvs);
 	free(c);

@@ -356,8 +356,12 @@ cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *entry)
 static cudaError_t launch_kernel(cudaKernel_t k, dim3 g, dim3 b, void **args, size_t shared,
 				 cudaStream_t stream, int pt)
 {
-	CALL(DRV(cuLaunchKernel, pt, (CUfunction)k, g.x, g.y, g.z, b.x, b.y, b.z, (unsigned int)shared,
-		 (CUstream)stream, args, NULL));
+	cudaError_t e = rt_enter();
+
+	if (!e)
+		e = DRV(cuLaunchKernel, pt, (CUfunction)k, g.x, g.y, g.z, b.x, b.y, b.z,
+			(unsigned int)shared, (CUstream)stream, args, NULL);
+	return rt_return(e == cudaErrorInvalidValue ? cudaErrorInvalidConfiguration : e);
 }
 
 cudaError_t __cudaLaunchKernel(cudaKernel_t k, dim3 g, dim3 b, void **args, size_t shared, cudaStream_t s)
