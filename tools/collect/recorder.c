@@ -56,22 +56,27 @@ static void fill_notes(struct wg_facts *f, struct wg_process *p, struct wg_rec *
 		text = wg_rec_fixed(f, e.text, sizeof(e.text));
 		if (!e.count || !text)
 			continue;
-		*wg_push(f->arena, &p->notes) =
-			e.count > 1 ? wg_fmt(f->arena, "%s (%llu times)", text,
-					     (unsigned long long)e.count) :
-				      text;
+		*wg_push(f->arena, &p->notes) = e.count > 1
+							? wg_fmt(f->arena, "%s (%llu times)", text,
+								 (unsigned long long)e.count)
+							: text;
 	}
 	if (r->h.flags & WGREC_F_DEEPBIND)
-		wg_add_missing(f, p, "some CUDA or NCCL calls",
-			       "a library was loaded with RTLD_DEEPBIND or dlmopen, which goes past "
-			       "preloading: its calls may be unseen", NULL);
-	static const struct { size_t at; const char *what; } lost[] = {
-		{ offsetof(struct wgrec_header, lost_threads), "threads in the record" },
-		{ offsetof(struct wgrec_header, lost_streams), "streams in the record" },
-		{ offsetof(struct wgrec_header, lost_events), "events in the record" },
-		{ offsetof(struct wgrec_header, lost_items), "things given to streams" },
-		{ offsetof(struct wgrec_header, lost_comms), "communicators in the record" },
-		{ offsetof(struct wgrec_header, trace_lost), "events of the trace" },
+		wg_add_missing(
+			f, p, "some CUDA or NCCL calls",
+			"a library was loaded with RTLD_DEEPBIND or dlmopen, which goes past "
+			"preloading: its calls may be unseen",
+			NULL);
+	static const struct {
+		size_t at;
+		const char *what;
+	} lost[] = {
+		{offsetof(struct wgrec_header, lost_threads), "threads in the record"},
+		{offsetof(struct wgrec_header, lost_streams), "streams in the record"},
+		{offsetof(struct wgrec_header, lost_events), "events in the record"},
+		{offsetof(struct wgrec_header, lost_items), "things given to streams"},
+		{offsetof(struct wgrec_header, lost_comms), "communicators in the record"},
+		{offsetof(struct wgrec_header, trace_lost), "events of the trace"},
 	};
 	for (size_t i = 0; i < sizeof(lost) / sizeof(lost[0]); i++) {
 		uint64_t n;
@@ -80,12 +85,14 @@ static void fill_notes(struct wg_facts *f, struct wg_process *p, struct wg_rec *
 		if (n)
 			wg_add_missing(f, p, lost[i].what,
 				       wg_fmt(f->arena, "%llu lost: the recorder's table was full",
-					      (unsigned long long)n), NULL);
+					      (unsigned long long)n),
+				       NULL);
 	}
 	if (r->h.flags & WGREC_F_CUDA_UP && !(r->h.flags & WGREC_F_POSITIONS))
 		wg_add_missing(f, p, "position of the GPU",
 			       "CUDA did not take the recorder's page: only synchronisations that "
-			       "returned prove progress", NULL);
+			       "returned prove progress",
+			       NULL);
 }
 
 static void fill_progress(struct wg_process *p, struct wg_rec *r, uint64_t last_launch,
@@ -176,7 +183,8 @@ int wg_rec_again(struct wg_facts *f, struct wg_process *p, struct wg_rec *r, dou
 
 	(void)gap_s;
 	if (rc) {
-		wg_add_missing(f, p, "second look at the recorder", why ? why : strerror(-rc), NULL);
+		wg_add_missing(f, p, "second look at the recorder", why ? why : strerror(-rc),
+			       NULL);
 		return 0;
 	}
 	free(r->fn_names); /* its size follows the table's */

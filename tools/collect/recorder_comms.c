@@ -12,23 +12,23 @@
 
 static const char *comm_state(uint32_t s)
 {
-	static const char *const names[] = { "unknown", "init", "ready", "finalizing", "aborting",
-					     "destroying", "destroyed", "failed" };
+	static const char *const names[] = {"unknown",	"init",	      "ready",	   "finalizing",
+					    "aborting", "destroying", "destroyed", "failed"};
 
 	return s < sizeof(names) / sizeof(names[0]) ? names[s] : "unknown";
 }
 
 static const char *data_type(uint8_t t)
 {
-	static const char *const names[] = { "i8", "u8", "i32", "u32", "i64", "u64", "f16", "f32",
-					     "f64", "bf16", "f8e4m3", "f8e5m2" };
+	static const char *const names[] = {"i8",  "u8",  "i32", "u32",	 "i64",	   "u64",
+					    "f16", "f32", "f64", "bf16", "f8e4m3", "f8e5m2"};
 
 	return t < sizeof(names) / sizeof(names[0]) ? names[t] : NULL;
 }
 
 static const char *red_op(uint8_t t)
 {
-	static const char *const names[] = { "sum", "prod", "max", "min", "avg" };
+	static const char *const names[] = {"sum", "prod", "max", "min", "avg"};
 
 	return t < sizeof(names) / sizeof(names[0]) ? names[t] : t == 255 ? NULL : "custom";
 }
@@ -70,8 +70,8 @@ static int coll_state(struct wg_process *p, struct wg_rec *r, const struct wgrec
 
 		if (x->op == WG_GPU_MARK || x->nccl_inner)
 			continue; /* NCCL's own kernels stand before the item that names them */
-		return x->seq == e->stream_seq && !s->pending_truncated ? WG_COLL_RUNNING :
-									  WG_COLL_ENQUEUED;
+		return x->seq == e->stream_seq && !s->pending_truncated ? WG_COLL_RUNNING
+									: WG_COLL_ENQUEUED;
 	}
 	return WG_COLL_ENQUEUED;
 }
@@ -186,7 +186,7 @@ void wg_rec_fill_collectives(struct wg_facts *f, struct wg_process *p, struct wg
 		c->p2p_next = e.p2p_entered;
 		c->p2p_done = fill_ring(f, p, r, c, &e, true);
 		for (int32_t k = 0; e.peers_first != UINT32_MAX && k < e.size && k < 1 << 16; k++) {
-			struct wgrec_header who = { .pid = 0 };
+			struct wgrec_header who = {.pid = 0};
 			struct wg_rec_who at;
 			struct wgrec_peer x;
 
@@ -204,8 +204,8 @@ void wg_rec_fill_collectives(struct wg_facts *f, struct wg_process *p, struct wg
 			wg_rec_whose(&who, &at);
 			wg_rec_add_peer(f, p, c->id, x.rank, x.host, x.boot_id,
 					x.pid ? at.pid : WG_NO_INT,
-					x.start_ticks ? (int64_t)x.start_ticks : WG_NO_INT, at.alive,
-					at.alive_known && x.pid);
+					x.start_ticks ? (int64_t)x.start_ticks : WG_NO_INT,
+					at.alive, at.alive_known && x.pid);
 		}
 	}
 }

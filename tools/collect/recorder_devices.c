@@ -46,11 +46,12 @@ void wg_rec_fill_devices(struct wg_facts *f, struct wg_process *p, struct wg_rec
 			for (int k = 0; k < 16; k++)
 				any = any || u[k];
 			if (any)
-				d->uuid = wg_fmt(f->arena,
-						 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
-						 "%02x%02x%02x%02x%02x%02x",
-						 u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8],
-						 u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+				d->uuid =
+					wg_fmt(f->arena,
+					       "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
+					       "%02x%02x%02x%02x%02x%02x",
+					       u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8],
+					       u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 			d->name = wg_rec_fixed(f, e.name, sizeof(e.name));
 			d->pci = wg_rec_fixed(f, e.pci, sizeof(e.pci));
 		}
@@ -159,7 +160,8 @@ bool wg_rec_add_failures(struct wg_facts *f, struct wg_process *p, struct wg_rec
 		for (uint32_t k = 0; k < e->npyframes && k < 24; k++) {
 			struct wg_pyframe *fr = wg_push(f->arena, &x->python_stack);
 
-			fr->function = wg_rec_fixed(f, e->py[k].function, sizeof(e->py[k].function));
+			fr->function =
+				wg_rec_fixed(f, e->py[k].function, sizeof(e->py[k].function));
 			fr->file = wg_rec_fixed(f, e->py[k].file, sizeof(e->py[k].file));
 			fr->line = e->py[k].line ? (int64_t)e->py[k].line : WG_NO_INT;
 		}

@@ -31,7 +31,7 @@ uint64_t wg_rec_reached(const struct wg_rec *r, const struct wgrec_stream *e, bo
 		uint64_t at = e->marked + (uint64_t)(int64_t)off;
 
 		/* Never written yet: the word is 0 and the sum would be below zero. */
-		if (off < 0 && (uint64_t)-(int64_t)off > e->marked)
+		if (off < 0 && -(uint64_t)(int64_t)off > e->marked)
 			at = 0;
 		if (at <= e->enqueued) {
 			*has_position = true;
@@ -62,7 +62,8 @@ static size_t load_items(const struct wg_rec *r, const struct wgrec_stream *e,
 	    s->capacity - e->items_first < WGREC_STREAM_ITEMS)
 		return 0;
 	offset = s->offset + (uint64_t)e->items_first * s->entry_size;
-	if (wg_rec_read_at(r, out, bytes, offset) != bytes || wg_rec_read_at(r, again, bytes, offset) != bytes)
+	if (wg_rec_read_at(r, out, bytes, offset) != bytes ||
+	    wg_rec_read_at(r, again, bytes, offset) != bytes)
 		return 0;
 	for (size_t i = 0; i < WGREC_STREAM_ITEMS; i++)
 		if (out[i].seq && !memcmp(&out[i], &again[i], sizeof(again[i])))
@@ -98,7 +99,8 @@ static void add_item(struct wg_facts *f, struct wg_process *p, struct wg_rec *r,
 	switch (x->op) {
 	case WG_GPU_WAIT_EVENT:
 		x->value = 0;
-		x->event_remote = e->flags & 1 || (wg_rec_find_event(r, e->object, &ev) && ev.flags & 1);
+		x->event_remote =
+			e->flags & 1 || (wg_rec_find_event(r, e->object, &ev) && ev.flags & 1);
 		x->flags = 0;
 		if (e->value && e->other != UINT32_MAX &&
 		    wg_rec_entry(r, WGREC_STREAMS, e->other, &other, sizeof(other))) {
@@ -130,7 +132,7 @@ static void add_item(struct wg_facts *f, struct wg_process *p, struct wg_rec *r,
 		break;
 	case WG_GPU_HOSTFN:
 		if (!x->name && sym && e->object) {
-			struct wg_frame fr = { .line = WG_NO_INT };
+			struct wg_frame fr = {.line = WG_NO_INT};
 
 			wg_symbols_frame(sym, f, e->object, false, &fr);
 			x->name = fr.symbol;
@@ -256,5 +258,6 @@ void wg_rec_fill_streams(struct wg_facts *f, struct wg_process *p, struct wg_rec
 	if (skipped)
 		wg_add_missing(f, p, "streams",
 			       wg_fmt(f->arena, "%llu more than %d are left out",
-				      (unsigned long long)skipped, MAX_STREAMS), NULL);
+				      (unsigned long long)skipped, MAX_STREAMS),
+			       NULL);
 }

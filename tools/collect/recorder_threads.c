@@ -19,10 +19,11 @@ static bool has_word(const char *list, const char *name)
 /* Arguments that are counts read better in decimal, addresses and handles in hex. */
 static const char *arg_text(struct wg_facts *f, const char *name, uint64_t v)
 {
-	static const char decimal[] = "bytes size count n flags width height depth rank nranks root "
-				      "peer device ordinal dev value color key gridX gridY gridZ "
-				      "grid block threads shared num numBytes pitch type op nranks "
-				      "align alignment kind magic elements ndev";
+	static const char decimal[] =
+		"bytes size count n flags width height depth rank nranks root "
+		"peer device ordinal dev value color key gridX gridY gridZ "
+		"grid block threads shared num numBytes pitch type op nranks "
+		"align alignment kind magic elements ndev";
 
 	if (has_word(decimal, name))
 		return wg_fmt(f->arena, "%lld", (long long)v);
@@ -74,14 +75,16 @@ static void add_args(struct wg_facts *f, struct wg_rec *r, struct wg_call *c,
 		a->text = arg_text(f, s, a->value);
 		if (!c->object && has_word(objects, s))
 			c->object = a->value;
-		if (!c->event_known && strcasestr(s, "event") && wg_rec_find_event(r, a->value, &ev)) {
+		if (!c->event_known && strcasestr(s, "event") &&
+		    wg_rec_find_event(r, a->value, &ev)) {
 			struct wgrec_stream st;
 
 			c->object = a->value;
 			c->event_known = true;
 			c->event_remote = ev.flags & 1;
 			if (ev.stream != UINT32_MAX && ev.seq &&
-			    wg_rec_entry(r, WGREC_STREAMS, ev.stream, &st, sizeof(st)) && st.valid) {
+			    wg_rec_entry(r, WGREC_STREAMS, ev.stream, &st, sizeof(st)) &&
+			    st.valid) {
 				c->event_recorded = true;
 				c->event_stream = st.handle;
 				c->event_device = st.device;
@@ -133,8 +136,8 @@ static void add_calls(struct wg_facts *f, struct wg_rec *r, struct wg_thread *t,
 		}
 		c = wg_add_call(f, t);
 		c->function = named ? wg_rec_fn_name(r, x->fn) : "(unknown call)";
-		c->kind = named && name.kind <= WG_CALL_COMM ? (enum wg_call_kind)name.kind :
-							       WG_CALL_OTHER;
+		c->kind = named && name.kind <= WG_CALL_COMM ? (enum wg_call_kind)name.kind
+							     : WG_CALL_OTHER;
 		c->since_s = wg_rec_age(r, x->since);
 		c->sp = x->sp;
 		c->fp = x->fp;
