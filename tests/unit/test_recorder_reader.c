@@ -261,6 +261,68 @@ static void test_proven_and_truncated(void **state)
 	wg_facts_free(f);
 }
 
+/* What one NCCL call gave has a write behind all of it: together it is one thing at the head. */
+static void test_nccl_head(void **state)
+{
+	static const struct { bool inner, marked, exact; } cases[] = {
+		{ true, true, true }, { true, false, false }, { false, true, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		struct wg_facts *f = wg_facts_new();
+		struct wgrec_stream *e;
+		struct wgrec_item *it;
+		struct wg_process *p;
+		struct rec r;
+
+		rec_new(&r, 4000000, 77);
+		e = rec_stream(&r, 0, 0x5500, 6, 3, 0);
+		e->marked = 0;
+		for (uint64_t q = 4; q <= 5; q++)
+			rec_item(&r, e, q)->flags = cases[i].inner ? WGREC_ITEMF_NCCL : 0;
+		it = rec_item(&r, e, 6);
+		it->op = WGREC_OP_COLLECTIVE;
+		it->flags = cases[i].marked ? WGREC_ITEMF_MARKED : 0;
+		e->marked = 3;
+		p = read_back(f, &r);
+		assert_int_equal(p->streams.v[0].completed, 3);
+		assert_int_equal(p->streams.v[0].completed_exact, cases[i].exact);
+		assert_int_equal(p->streams.v[0].pending.v[0].nccl_inner, cases[i].inner);
+		rec_free(&r);
+		wg_facts_free(f);
+	}
+}
+
+/* No write was spent on the only item that a thread waits for; that it waits is the proof. */
+static void test_awaited(void **state)
+{
+	(void)state;
+	for (int waits = 0; waits < 2; waits++) {
+		struct wg_facts *f = wg_facts_new();
+		struct wgrec_stream *e;
+		struct wgrec_thread *t;
+		struct wg_process *p;
+		struct rec r;
+
+		rec_new(&r, 4000000, 77);
+		e = rec_stream(&r, 0, 0x5500, 4, 3, 0);
+		e->marked = 3;
+		e->awaited = 4;
+		t = rec_at(&r, WGREC_THREADS, 0);
+		t->tid = 4000000;
+		t->depth = (uint32_t)waits;
+		t->calls[0] = (struct wgrec_call){
+			.since = rec_ago(1), .flags = WGREC_CALLF_STREAM, .stream = 0x5500, .device = 0,
+			.fn = rec_fn(&r, "cuStreamSynchronize", WGREC_API_DRIVER, WGREC_CALL_SYNC, ""),
+		};
+		p = read_back(f, &r);
+		assert_int_equal(p->streams.v[0].completed_exact, waits);
+		rec_free(&r);
+		wg_facts_free(f);
+	}
+}
+
 static void test_failures(void **state)
 {
 	struct wg_facts *f = wg_facts_new();
@@ -735,6 +797,8 @@ int main(void)
 		cmocka_unit_test(test_streams),
 		cmocka_unit_test(test_wrap),
 		cmocka_unit_test(test_proven_and_truncated),
+		cmocka_unit_test(test_nccl_head),
+		cmocka_unit_test(test_awaited),
 		cmocka_unit_test(test_failures),
 		cmocka_unit_test(test_alive),
 		cmocka_unit_test(test_live_file),

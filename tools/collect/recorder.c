@@ -117,6 +117,7 @@ static void fill_changing(struct wg_facts *f, struct wg_process *p, struct wg_re
 	wg_rec_fill_streams(f, p, r, m, s);
 	wg_rec_fill_collectives(f, p, r);
 	sum = wg_rec_fill_threads(f, p, r, &last_launch); /* after the streams: calls name events */
+	wg_rec_awaited(p, r);
 	fill_progress(p, r, last_launch, sum);
 	if (r->first_done)
 		p->calls_delta = sum >= r->calls_sum ? (int64_t)(sum - r->calls_sum) : 0;

@@ -83,6 +83,7 @@ void wg_rec_fill_comms(struct wg_facts *f, struct wg_process *p, struct wg_rec *
 void wg_rec_fill_streams(struct wg_facts *f, struct wg_process *p, struct wg_rec *r,
 			 struct wg_mem *m, struct wg_symbols *sym);
 void wg_rec_fill_collectives(struct wg_facts *f, struct wg_process *p, struct wg_rec *r);
+void wg_rec_awaited(struct wg_process *p, struct wg_rec *r); /* after the threads */
 uint64_t wg_rec_fill_threads(struct wg_facts *f, struct wg_process *p, struct wg_rec *r,
 			     uint64_t *last_launch);
 

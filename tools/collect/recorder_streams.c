@@ -166,12 +166,50 @@ static void keep_known(struct wg_stream *s, const struct wg_stream *before)
 /*
  * Is the first unfinished thing certainly what the GPU is at? The word says what has been
  * passed. Only when the next write stands right behind that one thing has it not been
- * passed; otherwise it, and what follows up to the next write, may be done as well.
+ * passed; otherwise it, and what follows up to the next write, may be done as well. What one
+ * NCCL call gave (its own kernels, then the collectives that they are) is one thing here.
  */
-static bool exact(const struct wgrec_stream *e, uint64_t done, const struct wgrec_item *first)
+static bool exact(const struct wgrec_stream *e, uint64_t done, const struct wgrec_item *items,
+		  size_t n)
 {
-	return first->seq == done + 1 &&
-	       (first->flags & WGREC_ITEMF_MARKED || e->marked == first->seq);
+	for (size_t i = 0; i < n && items[i].seq == done + 1 + i; i++) {
+		if (items[i].flags & WGREC_ITEMF_MARKED || e->marked == items[i].seq)
+			return true;
+		if (!(items[i].flags & WGREC_ITEMF_NCCL) && items[i].op != WGREC_OP_COLLECTIVE)
+			return false;
+	}
+	return false;
+}
+
+/*
+ * A thread that set out to synchronise when one item was left spends no write on it: while it
+ * is still in there, that item is not done. Needs the threads' calls in flight.
+ */
+void wg_rec_awaited(struct wg_process *p, struct wg_rec *r)
+{
+	for (uint64_t i = 0; i < r->nstream_ix; i++) {
+		struct wgrec_stream e;
+		struct wg_stream *s;
+
+		if (r->stream_ix[i] == WG_NO_INT)
+			continue;
+		s = &p->streams.v[r->stream_ix[i]];
+		wg_rec_entry(r, WGREC_STREAMS, i, &e, sizeof(e));
+		if (!e.awaited || e.proven >= e.awaited || s->completed + 1 != e.awaited ||
+		    s->completed >= s->enqueued || s->pending_truncated)
+			continue;
+		for (size_t t = 0; t < p->threads.n && !s->completed_exact; t++)
+			for (size_t k = 0; k < p->threads.v[t].calls.n; k++) {
+				const struct wg_call *c = &p->threads.v[t].calls.v[k];
+
+				bool here = c->has_stream    ? c->stream == s->handle :
+					    c->event_known ? c->event_stream == s->handle :
+							     true; /* of all streams */
+
+				if ((c->kind == WG_CALL_SYNC || c->kind == WG_CALL_COPY) && here)
+					s->completed_exact = true;
+			}
+	}
 }
 
 void wg_rec_fill_streams(struct wg_facts *f, struct wg_process *p, struct wg_rec *r,
@@ -240,7 +278,7 @@ void wg_rec_fill_streams(struct wg_facts *f, struct wg_process *p, struct wg_rec
 			;
 		s->pending_truncated = k == nitems || items[k].seq != s->completed + 1;
 		s->completed_exact = s->has_position && !s->pending_truncated &&
-				     exact(&e, s->completed, &items[k]);
+				     exact(&e, s->completed, items + k, nitems - k);
 		for (; k < nitems && items[k].seq <= e.enqueued; k++) {
 			if (head < MAX_PENDING_HEAD)
 				head++;
