@@ -67,15 +67,15 @@ static struct {
 } cs;
 
 /*
- * Python frames cost tens of microseconds, so they are taken once a native stack, when it is
- * new, and at most so often a second: enough to say where in the program it came from first.
+ * Python frames cost tens of microseconds, so they are taken once a call site, when it is new,
+ * and at most so often a second: enough to say where in the program it came from first.
  */
 #define CS_PYTHON_FRAMES 6
 #define CS_PYTHON_S 50
 
-static void python_def(uint32_t stack)
+static void python_def(uint32_t site)
 {
-	static struct wg_pyline lines[CS_PYTHON_FRAMES]; /* stacks_lock is held */
+	static struct wg_pyline lines[CS_PYTHON_FRAMES]; /* sites_lock is held */
 	static uint8_t buf[CS_PYTHON_FRAMES * 256];
 	static uint64_t second, taken;
 	struct wg_out o = { buf, buf + sizeof(buf) };
@@ -90,7 +90,7 @@ static void python_def(uint32_t stack)
 	n = wg_python_take(lines, CS_PYTHON_FRAMES);
 	if (!n)
 		return;
-	wg_out_varint(&o, stack);
+	wg_out_varint(&o, site);
 	wg_out_varint(&o, (uint64_t)n);
 	for (int i = 0; i < n; i++) {
 		wg_out_varint(&o, lines[i].line);
@@ -180,8 +180,6 @@ static uint32_t intern_stack(const uint64_t *frames, uint32_t n)
 		id = 0;
 		goto out;
 	}
-	if (n > 1)
-		python_def(id);
 	cs.nstacks = id;
 	e->id = id;
 	atomic_store_explicit(&e->key, key, memory_order_release);
@@ -326,6 +324,8 @@ uint32_t wg_site_of(const struct wg_site *s, enum wg_mem_kind kind, int device)
 	entry->first = wg_ticks();
 	__atomic_store_n(&entry->kind, (uint8_t)(kind + 1), __ATOMIC_RELEASE);
 	cs.nsites++;
+	if (wg_settings.stacks != WG_STACKS_OFF && kind != WG_MEM_KINDS)
+		python_def(site);
 	e->id = site;
 	atomic_store_explicit(&e->key, key, memory_order_release);
 out:

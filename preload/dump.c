@@ -200,7 +200,13 @@ static void descriptors(void)
 	put_at(wg_sys_open(proc, O_RDONLY | O_DIRECTORY, 0), PROC_FD);
 }
 
-/* Exit status of the reader; 127 when it could not be started. */
+static bool crashed(int sig)
+{
+	return sig == SIGSEGV || sig == SIGBUS || sig == SIGABRT || sig == SIGILL || sig == SIGFPE ||
+	       sig == SIGSYS || sig == SIGTRAP;
+}
+
+/* Exit status of the reader; 127 when it could not be started, or died on the way. */
 static int run_reader(void)
 {
 	struct timespec tick = { 0, 10 * 1000 * 1000 };
@@ -214,7 +220,7 @@ static int run_reader(void)
 	for (unsigned int ticks = 0;; ticks++) {
 		rc = wg_sys4(SYS_wait4, pid, &status, WNOHANG, NULL);
 		if (rc == pid)
-			return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+			return WIFEXITED(status) ? WEXITSTATUS(status) : crashed(WTERMSIG(status)) ? 127 : 128;
 		if (rc < 0 && rc != -EINTR)
 			return 128;
 		if (ticks == READER_SECONDS * 100)

@@ -326,7 +326,7 @@ void wg_queried(int r, struct wg_streamref s, uint64_t seq)
 	if (!r)
 		wg_stream_synced(s, seq);
 	else if (r == WG_CU_NOT_READY)
-		wg_stream_mark(s);
+		wg_stream_poll(s);
 }
 
 void wg_destroyed(int r, uint64_t stream)
@@ -348,7 +348,7 @@ void wg_event_queried(int r, uint64_t event, uint64_t began)
 	if (!r)
 		wg_event_synced_since(event, began);
 	else if (r == WG_CU_NOT_READY)
-		wg_event_mark(event);
+		wg_event_poll(event);
 }
 
 /* A synchronous copy to the host has seen the end of all before it on its stream. */

@@ -71,7 +71,7 @@
 
 /* ---- streams. TOLD: the effects of this call, unless an inner call told them ---- */
 #define TOLD(statement) do { if (!r && WG_FIRST) { statement; WG_TELL; } } while (0)
-#define MARK (fr.seq = wg_stream_seq(S), wg_stream_mark(S))
+#define MARK (fr.seq = wg_stream_seq(S), wg_stream_await(S))
 #define MARK_BEFORE wg_stream_mark(S)
 #define MARK_ALL wg_stream_mark_all()
 #define SEQ (fr.seq = wg_stream_seq(S))

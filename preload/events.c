@@ -147,17 +147,35 @@ void wg_event_synced(uint64_t event)
 	wg_event_synced_since(event, t->calls[depth - 1].since);
 }
 
-void wg_event_mark(uint64_t event)
+/* The stream of its last record, when a write does not stand behind that yet; -1. */
+static int32_t uncovered(uint64_t event)
 {
 	uint32_t stream = UINT32_MAX;
 	uint64_t seq = 0;
 	uint16_t flags = 0;
 
 	if (wg_unlikely(!wg_q.streams))
-		return;
+		return -1;
 	wg_event_where(event, &stream, &seq, &flags);
-	if (stream < wg_q.nstreams && seq > wg_stream_at((int32_t)stream)->marked)
-		wg_position_mark((int32_t)stream, true);
+	return stream < wg_q.nstreams && seq > wg_stream_at((int32_t)stream)->marked ?
+		       (int32_t)stream :
+		       -1;
+}
+
+void wg_event_mark(uint64_t event)
+{
+	int32_t i = uncovered(event);
+
+	if (i >= 0)
+		wg_position_mark(i, true);
+}
+
+void wg_event_poll(uint64_t event)
+{
+	int32_t i = uncovered(event);
+
+	if (i >= 0)
+		wg_position_poll(i);
 }
 
 void wg_event_destroyed(uint64_t event)

@@ -185,7 +185,7 @@ void wg_plain_report(int fd)
 	uint64_t now = wg_ticks();
 
 	o.file = open_file();
-	wg_puts(&t, "waitgraph: the waitgraph program could not be started for this dump; what the "
+	wg_puts(&t, "waitgraph: no dump by the waitgraph program (not found, or it failed); what the "
 		    "recorder knows:");
 	line(&o, &t);
 	if (!wg_rec) {

@@ -443,6 +443,17 @@ out:
 	atomic_fetch_sub_explicit(&slot->busy, 1, memory_order_seq_cst);
 }
 
+/* Programs that poll do so often; one that polls for long hangs, and then this comes early enough. */
+void wg_position_poll(int32_t i)
+{
+	uint64_t now = wg_ticks(), at = wg_q.mark_ticks;
+	const struct wgrec_stream *st = wg_stream_at(i);
+
+	if (now - atomic_load_explicit(&wg_slots[i].mark_at, memory_order_relaxed) > at &&
+	    now - __atomic_load_n(&st->last_enqueue_at, __ATOMIC_RELAXED) > at)
+		wg_position_mark(i, true);
+}
+
 /* ---- life cycle -------------------------------------------------------------------------- */
 
 void wg_positions_start(void)

@@ -17,48 +17,16 @@
 
 #include "accounting.h"
 #include "pyframes.h"
+#include "../tools/collect/python_offsets.h"
 
-#define PY_NONE 0xffffu
-#define PY_FIRST 8 /* 3.8 is the oldest known */
 #define PY_WALK 8192
-
-enum py_style { PY_OBJECT, PY_CFRAME, PY_DIRECT }; /* how a thread state leads to its frame */
-
-/* Release builds with the GIL, 64 bit; x86-64 and aarch64 agree in all of these. */
-static const struct py_layout {
-	uint16_t style;
-	uint16_t heads, interp_next, threads, ts_next, ts_id, ts_frame, cf_frame;
-	uint16_t fr_back, fr_code, fr_pos, fr_owner;
-	uint16_t co_name, co_qualname, co_file, co_first, co_lines, co_code, co_traceable;
-	uint16_t by_data, un_state, un_ascii, un_compact, un_data;
-} py_layouts[] = {
-	/* 3.8 */
-	{ PY_OBJECT, 32, 0, 8, 8, 176, 24, PY_NONE, 24, 32, 104, PY_NONE,
-	  112, PY_NONE, 104, 40, 120, PY_NONE, PY_NONE, 32, 32, 48, 72, 72 },
-	/* 3.9 */
-	{ PY_OBJECT, 32, 0, 8, 8, 176, 24, PY_NONE, 24, 32, 104, PY_NONE,
-	  112, PY_NONE, 104, 40, 120, PY_NONE, PY_NONE, 32, 32, 48, 72, 72 },
-	/* 3.10 */
-	{ PY_OBJECT, 32, 0, 8, 8, 176, 24, PY_NONE, 24, 32, 96, PY_NONE,
-	  112, PY_NONE, 104, 40, 120, PY_NONE, PY_NONE, 32, 32, 48, 72, 72 },
-	/* 3.11 */
-	{ PY_CFRAME, 40, 0, 16, 8, 152, 56, 8, 48, 32, 56, 69,
-	  120, 128, 112, 72, 136, 184, 168, 32, 32, 48, 72, 72 },
-	/* 3.12 */
-	{ PY_CFRAME, 40, 0, 72, 8, 136, 56, 0, 8, 0, 56, 70,
-	  120, 128, 112, 68, 136, 192, 176, 32, 32, 40, 56, 56 },
-	/* 3.13 */
-	{ PY_DIRECT, 632, 7264, 7344, 8, 152, 72, PY_NONE, 8, 0, 56, 70,
-	  120, 128, 112, 68, 136, 200, 184, 32, 32, 40, 56, 56 },
-	/* 3.14 */
-	{ PY_DIRECT, 808, 7272, 7344, 8, 152, 72, PY_NONE, 8, 0, 56, 74,
-	  120, 128, 112, 68, 136, 208, 192, 32, 32, 40, 56, 56 },
-};
 #define PY_SIZE_AT 16 /* ob_size of bytes, length of str: in all versions */
 
 static struct {
 	_Atomic uint64_t runtime; /* address of _PyRuntime; 0 no interpreter seen */
 	_Atomic int minor;	  /* 0 unknown */
+	_Atomic int ready;	  /* 0 layout not filled, 1 being filled, 2 filled, -1 none fits */
+	struct wg_py_offsets layout;
 } py;
 
 static uint64_t word(uint64_t addr)
@@ -218,12 +186,13 @@ void wg_python_fork_child(void)
 	/* Same addresses in the child, but its record starts with a scan of its own. */
 	atomic_store(&py.runtime, 0);
 	atomic_store(&py.minor, 0);
+	atomic_store(&py.ready, 0);
 }
 
 /* ---- strings --------------------------------------------------------------------------- */
 
 /* A str object as UTF-8; its end when it is longer than the buffer and `tail`. */
-static bool text(const struct py_layout *l, uint64_t str, char *out, size_t room, bool tail)
+static bool text(const struct wg_py_offsets *l, uint64_t str, char *out, size_t room, bool tail)
 {
 	uint32_t state, kind;
 	uint64_t length, data;
@@ -231,16 +200,16 @@ static bool text(const struct py_layout *l, uint64_t str, char *out, size_t room
 	size_t n, at = 0;
 
 	out[0] = 0;
-	if (!str || wg_peek(str + l->un_state, &state, 4))
+	if (!str || wg_peek(str + l->unicode_state, &state, 4))
 		return false;
 	length = word(str + PY_SIZE_AT);
 	kind = state >> 2 & 7;
 	if (length > 1u << 20 || (kind != 1 && kind != 2 && kind != 4))
 		return false;
 	if (state & 0x20) /* compact */
-		data = str + (state & 0x40 ? l->un_ascii : l->un_compact);
+		data = str + (state & 0x40 ? l->unicode_ascii_data : l->unicode_compact_data);
 	else
-		data = word(str + l->un_data);
+		data = word(str + l->unicode_noncompact_data_ptr);
 	n = length * kind < sizeof(raw) ? length : sizeof(raw) / kind;
 	if (n > room)
 		n = room;
@@ -333,17 +302,17 @@ static int64_t varint(struct bytes *b)
 	return v;
 }
 
-static uint32_t line_of(const struct py_layout *l, int minor, uint64_t code, int64_t lasti)
+static uint32_t line_of(const struct wg_py_offsets *l, int minor, uint64_t code, int64_t lasti)
 {
 	struct bytes b = { 0 };
-	uint64_t table = word(code + l->co_lines);
+	uint64_t table = word(code + (minor < 10 ? l->code_lnotab : l->code_linetable));
 	int32_t first;
 	int64_t line, at = 0;
 	int c;
 
-	if (!table || !int_at(code + l->co_first, &first))
+	if (!table || !int_at(code + l->code_firstlineno, &first))
 		return 0;
-	b.data = table + l->by_data;
+	b.data = table + l->bytes_ob_sval;
 	b.length = word(table + PY_SIZE_AT);
 	line = first;
 	if (b.length > 1u << 24)
@@ -395,60 +364,99 @@ static uint32_t line_of(const struct py_layout *l, int minor, uint64_t code, int
 
 /* ---- frames ---------------------------------------------------------------------------------- */
 
-static uint64_t own_state(const struct py_layout *l, uint64_t runtime)
+static uint64_t own_state(const struct wg_py_offsets *l, uint64_t runtime)
 {
-	uint64_t self = (uint64_t)pthread_self(), interp = word(runtime + l->heads);
+	uint64_t self = (uint64_t)pthread_self(), interp = word(runtime + l->runtime_interpreters_head);
 	int steps = PY_WALK;
 
 	for (; interp && steps > 0; interp = word(interp + l->interp_next))
-		for (uint64_t ts = word(interp + l->threads); ts && steps-- > 0;
-		     ts = word(ts + l->ts_next))
-			if (word(ts + l->ts_id) == self)
+		for (uint64_t ts = word(interp + l->interp_threads_head); ts && steps-- > 0;
+		     ts = word(ts + l->tstate_next))
+			if (word(ts + l->tstate_thread_id) == self)
 				return ts;
 	return 0;
+}
+
+/* The table's row for this version, and on top of it what the interpreter itself publishes. */
+static const struct wg_py_offsets *layout(uint64_t runtime, int minor)
+{
+	const struct wg_py_published *published = NULL;
+	size_t n = 0;
+	int state = 0;
+
+	if (atomic_load_explicit(&py.ready, memory_order_acquire) == 2)
+		return &py.layout;
+	if (!atomic_compare_exchange_strong(&py.ready, &state, 1))
+		return NULL; /* another thread is at it, or there is none */
+	for (size_t i = 0; i < sizeof(wg_py_table) / sizeof(wg_py_table[0]); i++)
+		if (wg_py_table[i].major == 3 && wg_py_table[i].minor == minor) {
+			py.layout = wg_py_table[i];
+			state = 2;
+		}
+	if (state != 2) {
+		atomic_store(&py.ready, -1);
+		return NULL;
+	}
+	if (minor == 13) {
+		published = wg_py_published_3_13;
+		n = sizeof(wg_py_published_3_13) / sizeof(wg_py_published_3_13[0]);
+	} else if (minor == 14) {
+		published = wg_py_published_3_14;
+		n = sizeof(wg_py_published_3_14) / sizeof(wg_py_published_3_14[0]);
+	}
+	for (size_t i = 0; i < n; i++) {
+		uint64_t v;
+
+		if (!wg_peek(runtime + published[i].at, &v, sizeof(v)) && v < WG_PY_ABSENT)
+			*(uint16_t *)((char *)&py.layout + published[i].field) = (uint16_t)v;
+	}
+	atomic_store_explicit(&py.ready, 2, memory_order_release);
+	return &py.layout;
 }
 
 int wg_python_take(struct wg_pyline *out, int max)
 {
 	uint64_t runtime = atomic_load(&py.runtime), ts, frame;
 	int minor = atomic_load(&py.minor), n = 0;
-	const struct py_layout *l;
+	const struct wg_py_offsets *l;
 
-	if (!runtime || minor < PY_FIRST ||
-	    minor - PY_FIRST >= (int)(sizeof(py_layouts) / sizeof(py_layouts[0])))
-		return 0;
-	l = &py_layouts[minor - PY_FIRST];
-	ts = own_state(l, runtime);
+	l = runtime && minor > 0 ? layout(runtime, minor) : NULL;
+	ts = l ? own_state(l, runtime) : 0;
 	if (!ts)
 		return 0;
-	frame = word(ts + l->ts_frame);
-	if (l->style == PY_CFRAME)
-		frame = frame ? word(frame + l->cf_frame) : 0;
+	frame = word(ts + (l->style == WG_PY_PYFRAME ? l->tstate_frame :
+			   l->style == WG_PY_CFRAME ? l->tstate_cframe : l->tstate_current_frame));
+	if (l->style == WG_PY_CFRAME)
+		frame = frame ? word(frame + l->cframe_current_frame) : 0;
 	for (int steps = 0; frame && n < max && steps < 1024; steps++) {
-		uint64_t here = frame, code = word(frame + l->fr_code) & ~3ull, start, pos;
+		uint64_t here = frame, code, start, pos;
 		struct wg_pyline *p = &out[n];
 		int32_t value;
 		int64_t lasti;
 		uint8_t owner = 0;
 
-		frame = word(frame + l->fr_back);
-		if (l->fr_owner != PY_NONE && (wg_peek(here + l->fr_owner, &owner, 1) || owner >= 3))
-			continue; /* a frame of the interpreter itself */
-		if (l->style == PY_OBJECT) {
-			if (!int_at(here + l->fr_pos, &value))
+		code = word(here + (l->style == WG_PY_DIRECT ? l->frame_executable :
+				    l->frame_code)) & ~3ull; /* 3.14 keeps marks in the low bits */
+		frame = word(here + (l->style == WG_PY_PYFRAME ? l->frame_back : l->frame_previous));
+		if (l->style == WG_PY_PYFRAME) {
+			if (!int_at(here + l->frame_lasti, &value))
 				break;
 			lasti = minor == 10 ? (int64_t)value * 2 : value;
 		} else {
-			start = code + l->co_code;
-			pos = word(here + l->fr_pos);
+			if (wg_peek(here + l->frame_owner, &owner, 1) || owner >= 3)
+				continue; /* a frame of the interpreter itself */
+			start = code + l->code_code_adaptive;
+			pos = word(here + (l->style == WG_PY_CFRAME ? l->frame_prev_instr :
+					   l->frame_instr_ptr));
 			lasti = (int64_t)(pos - start);
-			if (l->style == PY_CFRAME && owner == 0 &&
-			    int_at(code + l->co_traceable, &value) && lasti < 2 * (int64_t)value)
+			if (l->style == WG_PY_CFRAME && owner == 0 &&
+			    int_at(code + l->code_firsttraceable, &value) &&
+			    lasti < 2 * (int64_t)value)
 				continue; /* still being set up */
 		}
-		if (!text(l, word(code + l->co_file), p->file, sizeof(p->file), true) ||
-		    !text(l, word(code + (l->co_qualname != PY_NONE ? l->co_qualname : l->co_name)),
-			  p->function, sizeof(p->function), false))
+		if (!text(l, word(code + l->code_filename), p->file, sizeof(p->file), true) ||
+		    !text(l, word(code + (l->code_qualname != WG_PY_ABSENT ? l->code_qualname :
+					  l->code_name)), p->function, sizeof(p->function), false))
 			break;
 		p->line = line_of(l, minor, code, lasti);
 		n++;

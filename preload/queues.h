@@ -99,6 +99,7 @@ int32_t wg_context_find(uint64_t ctx); /* adds it; -1 table full */
 void wg_context_gave(int32_t context, int32_t stream); /* work went to a blocking stream */
 void wg_position_prepare(int32_t i);
 void wg_position_mark(int32_t i, bool push); /* push: make its context current meanwhile */
+void wg_position_poll(int32_t i);
 /* 1 capturing, 0 not, -1 may not be asked or written now */
 int wg_capture_status(int32_t i);
 bool wg_contexts_changed(void); /* a reset or release went by, unseen by this thread */

@@ -227,7 +227,8 @@ struct wgrec_item { /* 48 bytes */
 /*
  * A position write with this item's seq was issued behind it, before or after a later item was given.
  * So the head is exact when the first unfinished item has this bit: nothing else stands between the
- * value reached and the next write. (No item of its own: MARK is not used.)
+ * value reached and the next write. (No item of its own: MARK is not used.) The items of one NCCL
+ * call, WGREC_ITEMF_NCCL and the COLLECTIVE behind them, have one write before and one behind all.
  */
 #define WGREC_ITEMF_MARKED 0x400u
 #define WGREC_ITEMF_64 0x8000u /* WAIT_VALUE, WRITE_VALUE: the memory word has 64 bits, not 32 */
@@ -257,6 +258,12 @@ struct wgrec_stream {
 	uint64_t longest_gap; /* ticks: longest time between two moves with work pending */
 	uint64_t last_enqueue_at; /* ticks */
 	uint64_t first;	   /* items with seq <= first belong to an earlier stream in this entry */
+	/*
+	 * A thread set out to synchronise with this stream when this item was the newest and the only
+	 * one not known to be done, so no write was spent on it: while proven < awaited and that call is
+	 * in flight, it is as exact as a marked one.
+	 */
+	uint64_t awaited;
 };
 
 struct wgrec_event {

@@ -228,6 +228,7 @@ static int32_t add_stream(uint64_t handle, uint64_t ctx, uint32_t tid, uint32_t 
 	st->ctx = ctx;
 	st->capturing = 0;
 	st->marks_lost = 0;
+	st->awaited = 0;
 	st->first = st->enqueued;
 	st->marked = st->proven = st->seen = st->enqueued;
 	st->seen_at = wg_ticks();
@@ -365,6 +366,15 @@ static uint64_t put_item(int32_t i, enum wgrec_op op, uint64_t object, uint64_t 
 	return seq;
 }
 
+/* Up to here a write stands, or it is done anyway. */
+static uint64_t not_covered_from(const struct wgrec_stream *st)
+{
+	uint64_t marked = __atomic_load_n(&st->marked, __ATOMIC_RELAXED);
+	uint64_t proven = __atomic_load_n(&st->proven, __ATOMIC_RELAXED);
+
+	return marked > proven ? marked : proven;
+}
+
 /*
  * When a write is due. Every WG_MARK_EVERY items; with the first item after a while, so that slow
  * launchers are exact at no cost that counts; and after what may hold the stream up for long. Far
@@ -374,8 +384,8 @@ static uint64_t put_item(int32_t i, enum wgrec_op op, uint64_t object, uint64_t 
 static bool due(int32_t i, uint64_t seq, enum wgrec_op op, uint64_t now)
 {
 	const struct wgrec_stream *st = wg_stream_at(i);
-	uint64_t marked = __atomic_load_n(&st->marked, __ATOMIC_RELAXED);
-	uint64_t since = seq > marked ? seq - marked : 0;
+	uint64_t known = not_covered_from(st);
+	uint64_t since = seq > known ? seq - known : 0;
 	bool far;
 
 	if (op == WGREC_OP_HOSTFN || op == WGREC_OP_WAIT_VALUE || op == WGREC_OP_COLLECTIVE)
@@ -566,6 +576,34 @@ void wg_stream_mark(struct wg_streamref s)
 
 	if (i >= 0)
 		wg_position_mark(i, false);
+}
+
+/*
+ * A write costs the GPU a microsecond or two between the last kernel and the synchronisation's end. Where
+ * only one item is open, the synchronisation itself says what a write would: that item is not done.
+ */
+void wg_stream_await(struct wg_streamref s)
+{
+	int32_t i = wg_slot_find(s, false);
+	struct wgrec_stream *st;
+	uint64_t enqueued;
+
+	if (i < 0)
+		return;
+	st = wg_stream_at(i);
+	enqueued = __atomic_load_n(&st->enqueued, __ATOMIC_ACQUIRE);
+	if (enqueued == not_covered_from(st) + 1)
+		__atomic_store_n(&st->awaited, enqueued, __ATOMIC_RELEASE);
+	else
+		wg_position_mark(i, false);
+}
+
+void wg_stream_poll(struct wg_streamref s)
+{
+	int32_t i = wg_slot_find(s, false);
+
+	if (i >= 0)
+		wg_position_poll(i);
 }
 
 void wg_stream_mark_index(uint32_t stream_index)

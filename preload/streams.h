@@ -50,9 +50,11 @@ void wg_stream_before_kernel(struct wg_streamref s, uint64_t f);
 /*
  * Make the position cover all that was given: before a call that may block on this stream, and
  * before what may hold the stream up for long and is rare (host functions, value waits, graph
- * launches), and after a query that said "not ready". Nothing happens when it is covered already.
+ * launches). Nothing happens when it is covered already.
  */
 void wg_stream_mark(struct wg_streamref s);
+void wg_stream_await(struct wg_streamref s); /* the same before a synchronisation with this stream */
+void wg_stream_poll(struct wg_streamref s);  /* after a query that said "not ready": now and then */
 void wg_stream_mark_all(void); /* before context and device synchronisations, synchronous copies */
 /* After a synchronisation or query that returned success: everything given before it began is done. */
 void wg_stream_synced(struct wg_streamref s, uint64_t seq_before);
@@ -71,6 +73,7 @@ void wg_stream_capture(struct wg_streamref s, bool begins);
 void wg_event_created(uint64_t event, bool from_ipc);
 void wg_event_recorded(uint64_t event, struct wg_streamref s);
 void wg_event_mark(uint64_t event);   /* before a wait for it: as wg_stream_mark(), its stream */
+void wg_event_poll(uint64_t event);   /* after a query that said "not ready" */
 /*
  * Synchronised or queried with success. Only a record from before the wait began is proven:
  * began_ticks is the entry stamp of the call; without it that of the thread's innermost call in

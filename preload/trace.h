@@ -217,8 +217,8 @@ enum wgtr_def {
 	WGTR_D_OUTCOME,	  /* number, at, recovered (as in wgrec_failure), asked, free + 1, pieces,
 			   * repeats: what became of it; the last one counts */
 	WGTR_D_NOTE,	  /* bytes: where the writer stepped aside */
-	WGTR_D_PYTHON,	  /* stack id, n, each: line, bytes function, bytes file: the Python frames
-			   * when that stack was seen for the first time (later ones may differ) */
+	WGTR_D_PYTHON,	  /* site, n, each: line, bytes function, bytes file: the Python frames when
+			   * that site was seen for the first time (later ones may differ) */
 };
 #define WGTR_DEF_MAX 12288 /* payload bytes; no definition is longer */
 #define WGTR_FAILURES 1024 /* definitions kept; later ones are only counted */

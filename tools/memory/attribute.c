@@ -94,6 +94,29 @@ const struct wgm_frame *wgm_frames(struct wgm_trace *t, const struct wgm_stack *
 	return f;
 }
 
+static const char *base(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* "loss (train.py:12) < step (train.py:40)": two frames, helpers are called from everywhere. */
+static const char *with_python(struct wgm_trace *t, const struct wgm_site *s,
+			       const struct wgm_python *p)
+{
+	const char *text = wg_fmt(t->arena, "%s (%s:%u)", p->v[0].function, base(p->v[0].file),
+				  p->v[0].line);
+
+	if (p->n > 1)
+		text = wg_fmt(t->arena, "%s < %s (%s:%u)", text, p->v[1].function,
+			      base(p->v[1].file), p->v[1].line);
+	/* The interpreter's own frames say nothing; a library's come first. */
+	if (s->library && strstr(s->library, "python"))
+		return wg_fmt(t->arena, "first %s", text);
+	return wg_fmt(t->arena, "%s, first from %s", s->text, text);
+}
+
 void wgm_attribute(struct wgm_analysis *a, struct wgm_site *s)
 {
 	struct wgm_trace *t = a->t;
@@ -112,16 +135,6 @@ void wgm_attribute(struct wgm_analysis *a, struct wgm_site *s)
 	} else {
 		s->text = wg_fmt(t->arena, "(no stack) %s", wgm_function(t, s->raw->fn));
 	}
-	if (s->raw->stack < t->nstacks && t->stacks[s->raw->stack].npy) {
-		const struct wgm_pyline *p = t->stacks[s->raw->stack].py;
-		const char *file = strrchr(p->file, '/');
-
-		file = file ? file + 1 : p->file;
-		/* The interpreter's own frames say nothing: Python's say it all. */
-		if (s->library && strstr(s->library, "python"))
-			s->text = wg_fmt(t->arena, "first %s (%s:%u)", p->function, file, p->line);
-		else
-			s->text = wg_fmt(t->arena, "%s, first from %s (%s:%u)", s->text, p->function,
-					 file, p->line);
-	}
+	if (s->id < t->npython && t->python[s->id].n)
+		s->text = with_python(t, s, &t->python[s->id]);
 }

@@ -88,15 +88,14 @@ static json_t *failure(struct wgm_analysis *a, const struct wgm_failure *f)
 static json_t *site(const struct wgm_trace *t, const struct wgm_site *s)
 {
 	json_t *o = json_object();
-	uint32_t stack = s->raw->stack;
 
 	put_text(o, "site", s->text);
 	put_text(o, "library", s->library);
 	put_text(o, "kind", wgm_kind(s->raw->kind - 1u));
 	json_object_set_new(o, "stack", wgm_json_stack(s->frames, s->nframes));
-	if (stack < t->nstacks && t->stacks[stack].npy) /* of its first allocation */
+	if (s->id < t->npython && t->python[s->id].n) /* of its first allocation */
 		json_object_set_new(o, "first_python_stack",
-				    python(t->stacks[stack].py, t->stacks[stack].npy));
+				    python(t->python[s->id].v, t->python[s->id].n));
 	put_bytes(o, "live_at_peak", s->live_at_peak);
 	put_bytes(o, "live_at_end", s->live_at_end);
 	put_bytes(o, "allocations", s->allocations);

@@ -295,15 +295,14 @@ static void print_device(FILE *out, struct wgm_analysis *a, const struct wgm_dev
 			      "\n", out);
 	}
 	if (d->sites.n) {
-		fputs("\n  by call site                                                   "
-		      "   at peak      at end\n", out);
+		fprintf(out, "\n  %-72s%14s%12s\n", "by call site", "at peak", "at end");
 		for (size_t i = 0; i < d->sites.n && i < rows; i++) {
 			const struct wgm_site *s = d->sites.v[i];
 
 			fputs("    ", out);
-			fit(out, wg_fmt(a->t->arena, "%s%s%s%s", s->text, s->library ? " [" : "",
-					s->library ? s->library : "", s->library ? "]" : ""), 58,
-			    true);
+			/* "first": of a script, whose library is the interpreter and says nothing. */
+			fit(out, s->library && strncmp(s->text, "first ", 6) ?
+			    wg_fmt(a->t->arena, "%s [%s]", s->text, s->library) : s->text, 70, true);
 			fit(out, wgm_size(s->live_at_peak), 14, false);
 			fit(out, wgm_size(s->live_at_end), 12, false);
 			fputc('\n', out);

@@ -304,8 +304,8 @@ static bool one_def(struct wgm_trace *t, uint8_t tag, struct cursor *c)
 		id = varint(c);
 		if (c->bad || id >= MAX_STACKS)
 			return false;
-		t->stacks = grow(t, t->stacks, &t->nstacks, id, sizeof(*t->stacks));
-		return pylines(t, c, &t->stacks[id].py, &t->stacks[id].npy);
+		t->python = grow(t, t->python, &t->npython, id, sizeof(*t->python));
+		return pylines(t, c, &t->python[id].v, &t->python[id].n);
 	case WGTR_D_NAME:
 		id = varint(c);
 		if (c->bad || id > UINT16_MAX)

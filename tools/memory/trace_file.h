@@ -30,9 +30,11 @@ struct wgm_pyline {
 };
 struct wgm_stack {
 	uint32_t n;
-	uint32_t npy;
 	const uint64_t *frames; /* innermost first; return addresses */
-	const struct wgm_pyline *py; /* when it was seen first; later ones may differ */
+};
+struct wgm_python { /* of a site, when it was seen first; later ones may differ */
+	uint32_t n;
+	const struct wgm_pyline *v;
 };
 struct wgm_object {
 	uint64_t at, start, end, offset, inode;
@@ -81,6 +83,8 @@ struct wgm_trace {
 	bool live_complete;	       /* every slot that was laid out is in the file */
 	struct wgm_stack *stacks;      /* by id */
 	size_t nstacks;
+	struct wgm_python *python; /* by site */
+	size_t npython;
 	const char **names; /* by function id; NULL */
 	size_t nnames;
 	const char **strings;
