@@ -12,6 +12,7 @@
  * both too little. Who sees too much takes it back and tries again after a pause that differs
  * from row to row.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -147,6 +148,40 @@ fail:
 	}
 }
 
+/*
+ * Sessions whose last process was killed left their file behind: one nobody holds a row of goes.
+ * Closing another file than our own does not touch our locks.
+ */
+static void sweep(void)
+{
+	char prefix[32], path[320];
+	DIR *d = opendir("/dev/shm");
+	struct dirent *e;
+	int n;
+
+	if (!d)
+		return;
+	n = snprintf(prefix, sizeof(prefix), "simgpu-%u", geteuid());
+	while ((e = readdir(d))) {
+		struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = row_offset(0) };
+		struct flock first = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+		int fd;
+
+		if (strncmp(e->d_name, prefix, (size_t)n) || (e->d_name[n] && e->d_name[n] != '-'))
+			continue;
+		snprintf(path, sizeof(path), "/dev/shm/%s", e->d_name);
+		if (!strcmp(path, book_path))
+			continue;
+		fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+		if (fd < 0)
+			continue;
+		if (!fcntl(fd, F_SETLK, &first) && !fcntl(fd, F_GETLK, &all) && all.l_type == F_UNLCK)
+			unlink(path);
+		close(fd);
+	}
+	closedir(d);
+}
+
 /* out: 0 or -errno */
 int sg_account_open(void)
 {
@@ -164,6 +199,7 @@ int sg_account_open(void)
 	if (rc)
 		return rc;
 	owner = getpid();
+	sweep();
 	atexit(leave);
 	return 0;
 }

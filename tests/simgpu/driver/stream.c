@@ -212,11 +212,19 @@ static void nap(long ns)
 	nanosleep(&t, NULL);
 }
 
+/* Between two looks at a memory word: short at first, and cheap for one that never changes. */
+static void doze(long *ns, uint64_t began)
+{
+	nap(*ns);
+	*ns = SG_MIN(*ns * 2, sg_now_ns() - began > 1000000000u ? 4000000 : 500000);
+}
+
 /* Unlocked; s->busy keeps the item ours. */
 static void run(struct sg_stream *s, struct sg_item *it)
 {
 	struct sg_op *op = &it->op;
 	struct sg_ctx *ctx = s->ctx;
+	uint64_t began = sg_now_ns();
 	long pause = 20000;
 
 	switch (op->kind) {
@@ -271,10 +279,8 @@ static void run(struct sg_stream *s, struct sg_item *it)
 		break;
 	case SG_OP_WAIT:
 		if (op->wait.slot) {
-			while (!wait_satisfied(op) && !broken(ctx)) {
-				nap(pause);
-				pause = SG_MIN(pause * 2, 1000000);
-			}
+			while (!wait_satisfied(op) && !broken(ctx))
+				doze(&pause, began);
 			break;
 		}
 		sg_lock();
@@ -301,8 +307,7 @@ static void run(struct sg_stream *s, struct sg_item *it)
 				sg_fault(ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
 			if (!backed || holds || op->kind == SG_OP_WRITE_VALUE || broken(ctx))
 				break;
-			nap(pause);
-			pause = SG_MIN(pause * 2, 500000);
+			doze(&pause, began);
 		}
 		break;
 	default:
