@@ -387,6 +387,57 @@ static void stuck_kernel_is_exactly_at_the_head(void **state)
 	assert_int_equal(it->object, 0x2000);
 }
 
+static void synchronisation_with_one_open_item_needs_no_write(void **state)
+{
+	unsigned int before;
+
+	(void)state;
+	launch(100, 0x1000);
+	run_gpu(100, 100);
+	before = fake(100)->writes;
+	for (int k = 0; k < 50; k++) {
+		uint64_t seq = launch(100, 0x1000);
+
+		wg_stream_await(ref(100));
+		assert_int_equal(entry(100)->awaited, seq);
+		run_gpu(100, 100);
+		wg_stream_synced(ref(100), wg_stream_seq(ref(100)));
+		assert_int_equal(done(100), seq);
+	}
+	assert_int_equal(fake(100)->writes, before);
+	/* With two it does. */
+	launch(100, 0x1000);
+	launch(100, 0x1000);
+	wg_stream_await(ref(100));
+	assert_int_equal(fake(100)->writes, before + 1);
+	assert_int_equal(entry(100)->marked, 53);
+}
+
+static void polls_write_now_and_then(void **state)
+{
+	unsigned int before;
+
+	(void)state;
+	wg_event_created(7000, false);
+	launch(100, 0x1000);
+	run_gpu(100, 100);
+	before = fake(100)->writes;
+	launch(100, 0x1000);
+	wg_event_recorded(7000, ref(100));
+	for (int k = 0; k < 1000; k++) {
+		wg_event_poll(7000);
+		wg_stream_poll(ref(100));
+	}
+	assert_int_equal(fake(100)->writes, before);
+	atomic_fetch_add(&clock_now, 200000); /* it goes on polling */
+	wg_event_poll(7000);
+	assert_int_equal(fake(100)->writes, before + 1);
+	assert_int_equal(entry(100)->marked, 3);
+	for (int k = 0; k < 1000; k++)
+		wg_event_poll(7000);
+	assert_int_equal(fake(100)->writes, before + 1);
+}
+
 static void slow_launchers_are_exact(void **state)
 {
 	(void)state;
@@ -964,6 +1015,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(position_says_what_is_done, setup),
 		cmocka_unit_test_setup(stuck_kernel_is_exactly_at_the_head, setup),
+		cmocka_unit_test_setup(synchronisation_with_one_open_item_needs_no_write, setup),
+		cmocka_unit_test_setup(polls_write_now_and_then, setup),
 		cmocka_unit_test_setup(slow_launchers_are_exact, setup),
 		cmocka_unit_test_setup(a_stream_far_behind_gets_fewer, setup),
 		cmocka_unit_test_setup(refused_writes_stop_and_say_so, setup),
