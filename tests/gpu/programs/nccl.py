@@ -25,9 +25,11 @@ def rank_main(rank):
             if kind == "dead" and rank == 1:
                 os._exit(3)
             if kind == "mismatch":
-                # a tiny message completes by luck in eager protocols: make both big and different
-                y = torch.ones((1 << 24) + rank * (1 << 24), device="cuda")
-                dist.all_reduce(y)
+                # different counts may complete by luck with wrong sums (seen here with 16 and 32 Mi elements);
+                # a reduction against a one-way transfer does not
+                y = torch.ones(1 << 25, device="cuda")
+                dist.all_reduce(y) if rank else dist.reduce_scatter_tensor(torch.empty(1 << 24, device="cuda"), y)
+                torch.cuda.synchronize()
             if kind == "cycle":
                 for group in (g1, g2) if rank == 0 else (g2, g1):
                     dist.all_reduce(x, group=group)
