@@ -78,6 +78,8 @@ static CUgraphNodeType node_type(const struct sg_op *op)
 		return CU_GRAPH_NODE_TYPE_MEM_ALLOC;
 	case SG_OP_FREE:
 		return CU_GRAPH_NODE_TYPE_MEM_FREE;
+	case SG_OP_CHILD:
+		return CU_GRAPH_NODE_TYPE_GRAPH;
 	default:
 		return CU_GRAPH_NODE_TYPE_EMPTY;
 	}

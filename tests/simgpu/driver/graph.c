@@ -32,6 +32,7 @@ struct sg_exec {
 	struct sg_ctx *lane_ctx;
 	struct sg_dep last; /* the previous launch: two of one executable do not overlap */
 	struct sg_graph_memory *memory;
+	struct sg_graph *source; /* as it was: a launch into a capture becomes a child graph of it */
 	uint64_t flags;
 };
 
@@ -883,6 +884,52 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec x, CUgraphNode h, const CUDA
 	return cuGraphExecKernelNodeSetParams_v2(x, h, &q);
 }
 
+static CUresult set_params(CUgraphExec x, CUgraphNode h, CUgraphNodeParams *p)
+{
+	CUDA_MEMSET_NODE_PARAMS set;
+	CUDA_HOST_NODE_PARAMS host;
+	CUDA_KERNEL_NODE_PARAMS kernel;
+	struct sg_node *n = sg_node_of(h);
+
+	if (!n || !p || n->type != p->type)
+		return CUDA_ERROR_INVALID_VALUE;
+	switch (p->type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+		memcpy(&kernel, &p->kernel, sizeof(kernel));
+		return x ? cuGraphExecKernelNodeSetParams_v2(x, h, &kernel)
+			 : cuGraphKernelNodeSetParams_v2(h, &kernel);
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+		return x ? cuGraphExecMemcpyNodeSetParams(x, h, &p->memcpy.copyParams, p->memcpy.copyCtx)
+			 : cuGraphMemcpyNodeSetParams(h, &p->memcpy.copyParams);
+	case CU_GRAPH_NODE_TYPE_MEMSET:
+		set = (CUDA_MEMSET_NODE_PARAMS){ p->memset.dst, p->memset.pitch, p->memset.value,
+						 p->memset.elementSize, p->memset.width, p->memset.height };
+		return x ? cuGraphExecMemsetNodeSetParams(x, h, &set, p->memset.ctx)
+			 : cuGraphMemsetNodeSetParams(h, &set);
+	case CU_GRAPH_NODE_TYPE_HOST:
+		host = (CUDA_HOST_NODE_PARAMS){ p->host.fn, p->host.userData };
+		return x ? cuGraphExecHostNodeSetParams(x, h, &host) : cuGraphHostNodeSetParams(h, &host);
+	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+		return x ? cuGraphExecEventWaitNodeSetEvent(x, h, p->eventWait.event)
+			 : cuGraphEventWaitNodeSetEvent(h, p->eventWait.event);
+	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+		return x ? cuGraphExecEventRecordNodeSetEvent(x, h, p->eventRecord.event)
+			 : cuGraphEventRecordNodeSetEvent(h, p->eventRecord.event);
+	default:
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+}
+
+CUresult cuGraphNodeSetParams(CUgraphNode h, CUgraphNodeParams *p)
+{
+	return set_params(NULL, h, p);
+}
+
+CUresult cuGraphExecNodeSetParams(CUgraphExec x, CUgraphNode h, CUgraphNodeParams *p)
+{
+	return exec_of(x) ? set_params(x, h, p) : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuGraphNodeSetEnabled(CUgraphExec x, CUgraphNode h, unsigned int on)
 {
 	struct exec_node *n = exec_node(x, h);
@@ -1071,6 +1118,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph h, uint64_t flags)
 	if (ok) {
 		g->memory->refs++;
 		x->memory = g->memory;
+		x->source = graph_copy(g);
 	}
 	sg_unlock();
 	if (!ok) {
@@ -1155,6 +1203,7 @@ CUresult cuGraphExecDestroy(CUgraphExec h)
 	x->magic = 0;
 	drop_lanes(x); /* what was launched still ends */
 	memory_put(x->memory);
+	sg_graph_free(x->source);
 	layout_free(x->node, x->count);
 	sg_unlock();
 	free(x);
@@ -1190,6 +1239,10 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec h, CUgraph gh, CUgraphExecUpdateResult
 
 		x->node[i].op = l.node[i].op;
 		l.node[i].op = op;
+	}
+	if (same) {
+		sg_graph_free(x->source);
+		x->source = graph_copy(g);
 	}
 	layout_free(l.node, l.count);
 	sg_unlock();
@@ -1277,8 +1330,13 @@ static CUresult launch(CUgraphExec h, CUstream stream, bool pt)
 		return e;
 	if (!x)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (s->capture) { /* becomes a child graph of what is captured */
-		return CUDA_ERROR_NOT_SUPPORTED;
+	if (s->capture) {
+		struct sg_op child = { .kind = SG_OP_CHILD };
+
+		sg_lock();
+		child.child.graph = graph_copy(x->source);
+		sg_unlock();
+		return sg_submit(s, &child, NULL);
 	}
 	while (atomic_load(&s->pending) >= SG_QUEUE && !s->ctx->fault)
 		sched_yield();

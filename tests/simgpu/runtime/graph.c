@@ -309,3 +309,175 @@ cudaError_t cudaGraphReleaseUserObject(cudaGraph_t g, cudaUserObject_t o, unsign
 {
 	CALL(DRV(cuGraphReleaseUserObject, 0, g, (CUuserObject)o, n));
 }
+
+/* -- the rest of a node's life ---------------------------------------------------------------- */
+
+cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t x, cudaGraphNode_t h, unsigned int on)
+{
+	CALL(DRV(cuGraphNodeSetEnabled, 0, x, h, on));
+}
+
+cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t x, cudaGraphNode_t h, unsigned int *on)
+{
+	CALL(DRV(cuGraphNodeGetEnabled, 0, x, h, on));
+}
+
+cudaError_t cudaGraphNodeFindInClone(cudaGraphNode_t *out, cudaGraphNode_t h, cudaGraph_t g)
+{
+	CALL(DRV(cuGraphNodeFindInClone, 0, out, h, g));
+}
+
+cudaError_t cudaGraphMemcpyNodeSetParams(cudaGraphNode_t h, const struct cudaMemcpy3DParms *p)
+{
+	CUDA_MEMCPY3D q;
+	cudaError_t e = rt_enter();
+
+	if (!e)
+		e = rt_box(p, &q);
+	return rt_return(e ? e : DRV(cuGraphMemcpyNodeSetParams, 0, h, &q));
+}
+
+cudaError_t cudaGraphMemcpyNodeSetParams1D(cudaGraphNode_t h, void *d, const void *s, size_t n,
+					   enum cudaMemcpyKind kind)
+{
+	CUDA_MEMCPY3D q;
+
+	(void)kind;
+	box1(d, s, n, &q);
+	CALL(DRV(cuGraphMemcpyNodeSetParams, 0, h, &q));
+}
+
+cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t x, cudaGraphNode_t h,
+					     const struct cudaMemcpy3DParms *p)
+{
+	CUDA_MEMCPY3D q;
+	cudaError_t e = rt_enter();
+
+	if (!e)
+		e = rt_box(p, &q);
+	return rt_return(e ? e : DRV(cuGraphExecMemcpyNodeSetParams, 0, x, h, &q, NULL));
+}
+
+cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t x, cudaGraphNode_t h, void *d, const void *s,
+					       size_t n, enum cudaMemcpyKind kind)
+{
+	CUDA_MEMCPY3D q;
+
+	(void)kind;
+	box1(d, s, n, &q);
+	CALL(DRV(cuGraphExecMemcpyNodeSetParams, 0, x, h, &q, NULL));
+}
+
+cudaError_t cudaGraphMemsetNodeGetParams(cudaGraphNode_t h, struct cudaMemsetParams *p)
+{
+	_Static_assert(sizeof(*p) == sizeof(CUDA_MEMSET_NODE_PARAMS), "one layout");
+	CALL(DRV(cuGraphMemsetNodeGetParams, 0, h, (CUDA_MEMSET_NODE_PARAMS *)p));
+}
+
+cudaError_t cudaGraphMemsetNodeSetParams(cudaGraphNode_t h, const struct cudaMemsetParams *p)
+{
+	CALL(DRV(cuGraphMemsetNodeSetParams, 0, h, (const CUDA_MEMSET_NODE_PARAMS *)p));
+}
+
+cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t x, cudaGraphNode_t h,
+					     const struct cudaMemsetParams *p)
+{
+	CALL(DRV(cuGraphExecMemsetNodeSetParams, 0, x, h, (const CUDA_MEMSET_NODE_PARAMS *)p, NULL));
+}
+
+cudaError_t cudaGraphEventRecordNodeGetEvent(cudaGraphNode_t h, cudaEvent_t *e)
+{
+	CALL(DRV(cuGraphEventRecordNodeGetEvent, 0, h, e));
+}
+
+cudaError_t cudaGraphEventRecordNodeSetEvent(cudaGraphNode_t h, cudaEvent_t e)
+{
+	CALL(DRV(cuGraphEventRecordNodeSetEvent, 0, h, e));
+}
+
+cudaError_t cudaGraphExecEventRecordNodeSetEvent(cudaGraphExec_t x, cudaGraphNode_t h, cudaEvent_t e)
+{
+	CALL(DRV(cuGraphExecEventRecordNodeSetEvent, 0, x, h, e));
+}
+
+cudaError_t cudaGraphEventWaitNodeGetEvent(cudaGraphNode_t h, cudaEvent_t *e)
+{
+	CALL(DRV(cuGraphEventWaitNodeGetEvent, 0, h, e));
+}
+
+cudaError_t cudaGraphEventWaitNodeSetEvent(cudaGraphNode_t h, cudaEvent_t e)
+{
+	CALL(DRV(cuGraphEventWaitNodeSetEvent, 0, h, e));
+}
+
+cudaError_t cudaGraphExecEventWaitNodeSetEvent(cudaGraphExec_t x, cudaGraphNode_t h, cudaEvent_t e)
+{
+	CALL(DRV(cuGraphExecEventWaitNodeSetEvent, 0, x, h, e));
+}
+
+cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d, size_t n,
+				     struct cudaMemAllocNodeParams *p)
+{
+	_Static_assert(sizeof(*p) == sizeof(CUDA_MEM_ALLOC_NODE_PARAMS), "one layout");
+	CALL(DRV(cuGraphAddMemAllocNode, 0, out, g, d, n, (CUDA_MEM_ALLOC_NODE_PARAMS *)p));
+}
+
+cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d, size_t n,
+				    void *p)
+{
+	CALL(DRV(cuGraphAddMemFreeNode, 0, out, g, d, n, (CUdeviceptr)p));
+}
+
+cudaError_t cudaGraphKernelNodeCopyAttributes(cudaGraphNode_t to, cudaGraphNode_t from)
+{
+	CALL(DRV(cuGraphKernelNodeCopyAttributes, 0, to, from));
+}
+
+cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t h, cudaLaunchAttributeID id,
+					    cudaLaunchAttributeValue *v)
+{
+	CALL(DRV(cuGraphKernelNodeGetAttribute, 0, h, (CUkernelNodeAttrID)id, (CUkernelNodeAttrValue *)v));
+}
+
+cudaError_t cudaGraphKernelNodeSetAttribute(cudaGraphNode_t h, cudaLaunchAttributeID id,
+					    const cudaLaunchAttributeValue *v)
+{
+	CALL(DRV(cuGraphKernelNodeSetAttribute, 0, h, (CUkernelNodeAttrID)id, (const CUkernelNodeAttrValue *)v));
+}
+
+cudaError_t cudaGraphAddNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d,
+			     const cudaGraphEdgeData *edges, size_t n, struct cudaGraphNodeParams *p)
+{
+	struct cudaKernelNodeParams kernel;
+	struct cudaMemsetParams set;
+	struct cudaHostNodeParams host;
+
+	(void)edges;
+	if (!p)
+		return rt_return(cudaErrorInvalidValue);
+	switch (p->type) {
+	case cudaGraphNodeTypeKernel:
+		memcpy(&kernel, &p->kernel, sizeof(kernel));
+		return cudaGraphAddKernelNode(out, g, d, n, &kernel);
+	case cudaGraphNodeTypeMemcpy:
+		return cudaGraphAddMemcpyNode(out, g, d, n, &p->memcpy.copyParams);
+	case cudaGraphNodeTypeMemset:
+		memcpy(&set, &p->memset, sizeof(set));
+		return cudaGraphAddMemsetNode(out, g, d, n, &set);
+	case cudaGraphNodeTypeHost:
+		memcpy(&host, &p->host, sizeof(host));
+		return cudaGraphAddHostNode(out, g, d, n, &host);
+	case cudaGraphNodeTypeGraph:
+		return cudaGraphAddChildGraphNode(out, g, d, n, p->graph.graph);
+	case cudaGraphNodeTypeEmpty:
+		return cudaGraphAddEmptyNode(out, g, d, n);
+	case cudaGraphNodeTypeWaitEvent:
+		return cudaGraphAddEventWaitNode(out, g, d, n, p->eventWait.event);
+	case cudaGraphNodeTypeEventRecord:
+		return cudaGraphAddEventRecordNode(out, g, d, n, p->eventRecord.event);
+	case cudaGraphNodeTypeMemFree:
+		return cudaGraphAddMemFreeNode(out, g, d, n, p->free.dptr);
+	default:
+		return rt_return(cudaErrorNotSupported);
+	}
+}

@@ -151,6 +151,23 @@ cudaError_t cudaMemPoolGetAccess(enum cudaMemAccessFlags *flags, cudaMemPool_t p
 	CALL(DRV(cuMemPoolGetAccess, 0, (CUmemAccess_flags *)flags, (CUmemoryPool)pool, (CUmemLocation *)l));
 }
 
+cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t *out, struct cudaMemLocation *l,
+				     enum cudaMemAllocationType type)
+{
+	CALL(DRV(cuMemGetDefaultMemPool, 0, (CUmemoryPool *)out, (CUmemLocation *)l,
+		 (CUmemAllocationType)type));
+}
+
+cudaError_t cudaMemGetMemPool(cudaMemPool_t *out, struct cudaMemLocation *l, enum cudaMemAllocationType type)
+{
+	CALL(DRV(cuMemGetMemPool, 0, (CUmemoryPool *)out, (CUmemLocation *)l, (CUmemAllocationType)type));
+}
+
+cudaError_t cudaMemSetMemPool(struct cudaMemLocation *l, enum cudaMemAllocationType type, cudaMemPool_t pool)
+{
+	CALL(DRV(cuMemSetMemPool, 0, (CUmemLocation *)l, (CUmemAllocationType)type, (CUmemoryPool)pool));
+}
+
 cudaError_t cudaDeviceGraphMemTrim(int dev)
 {
 	CALL(DRV(cuDeviceGraphMemTrim, 0, dev));
@@ -315,6 +332,10 @@ BOTH(cudaMemcpy2DArrayToArray, _ptds,
      (cudaArray_t d, size_t dx, size_t dy, cudaArray_const_t s, size_t sx, size_t sy, size_t w, size_t h,
       enum cudaMemcpyKind k),
      COPY2(ARR(d, dx, dy), ARR(s, sx, sy), w, h, k, false, NULL))
+BOTH(cudaMemcpyArrayToArray, _ptds,
+     (cudaArray_t d, size_t dx, size_t dy, cudaArray_const_t s, size_t sx, size_t sy, size_t n,
+      enum cudaMemcpyKind k),
+     COPY2(ARR(d, dx, dy), ARR(s, sx, sy), n, 1, k, false, NULL))
 BOTH(cudaMemcpyToArray, _ptds,
      (cudaArray_t d, size_t x, size_t y, const void *s, size_t n, enum cudaMemcpyKind k),
      COPY2(ARR(d, x, y), MEM(s, n), n, 1, k, false, NULL))

@@ -76,7 +76,16 @@
 	X(cuGraphHostNodeGetParams) X(cuGraphHostNodeSetParams) X(cuGraphExecHostNodeSetParams)    \
 	X(cuGraphExecGetFlags) X(cuGraphChildGraphNodeGetGraph) X(cuUserObjectCreate)              \
 	X(cuUserObjectRetain) X(cuUserObjectRelease) X(cuGraphRetainUserObject)                    \
-	X(cuGraphReleaseUserObject)
+	X(cuGraphReleaseUserObject) X(cuGraphNodeSetEnabled) X(cuGraphNodeGetEnabled)              \
+	X(cuGraphNodeFindInClone) X(cuGraphMemcpyNodeSetParams) X(cuGraphExecMemcpyNodeSetParams)  \
+	X(cuGraphMemsetNodeGetParams) X(cuGraphMemsetNodeSetParams)                                \
+	X(cuGraphExecMemsetNodeSetParams) X(cuGraphEventRecordNodeGetEvent)                        \
+	X(cuGraphEventRecordNodeSetEvent) X(cuGraphExecEventRecordNodeSetEvent)                    \
+	X(cuGraphEventWaitNodeGetEvent) X(cuGraphEventWaitNodeSetEvent)                            \
+	X(cuGraphExecEventWaitNodeSetEvent) X(cuGraphAddMemAllocNode) X(cuGraphAddMemFreeNode)     \
+	X(cuGraphKernelNodeCopyAttributes) X(cuGraphKernelNodeGetAttribute)                        \
+	X(cuGraphKernelNodeSetAttribute) X(cuMemGetDefaultMemPool) X(cuMemGetMemPool)              \
+	X(cuMemSetMemPool)
 
 struct rt_driver {
 #define X(sym) __typeof__(&sym) sym[2];

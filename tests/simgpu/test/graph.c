@@ -87,6 +87,19 @@ static void t_capture(void)
 		OK(cuStreamSynchronize(a));
 		IS(w[8], 2);
 	}
+	/* Launched into a capture it becomes a child of what is captured. */
+	OK(cuStreamBeginCapture(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+	OK(cuGraphLaunch(x, a));
+	OK(cuStreamWriteValue32(a, gate + 36, 5, 0));
+	OK(cuStreamEndCapture(a, &g));
+	IS(nodes_of(g), 2);
+	OK(cuGraphExecDestroy(x));
+	OK(cuGraphInstantiate(&x, g, 0));
+	w[8] = 0;
+	OK(cuGraphLaunch(x, a));
+	IS(w[8], 0);
+	OK(cuStreamSynchronize(a));
+	CHECK(w[8] == 2 && w[9] == 5);
 	OK(cuGraphExecDestroy(x));
 	/* A synchronisation breaks it. */
 	OK(cuStreamBeginCapture(a, CU_STREAM_CAPTURE_MODE_RELAXED));
