@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "inflight.h"
 #include "nccl.h"
 #include "queues.h"
 
@@ -412,7 +413,7 @@ static uint64_t give(struct wg_streamref s, enum wgrec_op op, uint64_t object, u
 	if (wg_unlikely(atomic_load_explicit(&wg_q.captures, memory_order_relaxed)) &&
 	    wg_capture_status(i) == 1)
 		return 0;
-	now = wg_ticks();
+	now = wg_stamp();
 	seq = put_item(i, op, object, value, flags, name, other, now);
 	if (wg_slots[i].blocking)
 		wg_context_gave(wg_slots[i].context, i);

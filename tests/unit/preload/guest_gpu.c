@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A program under the recorder: guest_gpu SCENE. Says "ready ..." when its scene stands, then blocks in
- * it (or ends). It comes to CUDA and NCCL by dlsym, as Python does; guest_linked.c by the linker.
+ * it (or ends). It comes to CUDA and NCCL by dlsym, as Python does; guest_nccl.c by the linker.
  */
 #include <dlfcn.h>
 #include <errno.h>

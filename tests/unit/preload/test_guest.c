@@ -20,6 +20,7 @@
 #include "recfile.h"
 
 #define GUEST WG_BUILD_DIR "/bin/preload_guest_gpu"
+#define LINKED WG_BUILD_DIR "/bin/preload_guest_nccl"
 #define RECORDER WG_BUILD_DIR "/lib/libwaitgraph.so"
 
 struct guest {
@@ -37,7 +38,7 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void start(struct guest *g, const char *scene)
+static void start_program(struct guest *g, const char *program, const char *scene)
 {
 	int fd[2];
 
@@ -55,11 +56,16 @@ static void start(struct guest *g, const char *scene)
 		setenv("SIMGPU_SESSION", g->dir + 5, 1);
 		setenv("SIMGPU_MEMORY", "256M", 1);
 		setenv("SIMGPU_CONTEXT", "16M", 1);
-		execl(GUEST, GUEST, scene, NULL);
+		execl(program, program, scene, NULL);
 		_exit(127);
 	}
 	close(fd[1]);
 	g->out = fd[0];
+}
+
+static void start(struct guest *g, const char *scene)
+{
+	start_program(g, GUEST, scene);
 }
 
 /* The next line that the guest says; fails the test after 20 seconds. */
@@ -528,6 +534,48 @@ static void groups_and_splits(void **state)
 	drop_all(&x);
 }
 
+static void bound_by_the_linker(void **state)
+{
+	const struct wgrec_comm *c;
+	struct ranks x;
+	struct guest g;
+
+	(void)state;
+	start_program(&g, LINKED, "whole");
+	gather(&g, &x, 1);
+	SOON((c = comm(&x.r[0], 0)) && c->done == 2);
+	assert_int_equal(c->state, WGREC_COMM_READY);
+	assert_non_null(strstr(rec_string(&x.r[0], c->library), "libnccl.so"));
+	assert_int_equal(c->size, 1);
+	assert_string_equal(rec_fn(&x.r[0], coll(&x.r[0], c, 0)->fn), "ncclAllReduce");
+	assert_int_equal(coll(&x.r[0], c, 0)->redop, 2);
+	assert_string_equal(rec_fn(&x.r[0], coll(&x.r[0], c, 1)->fn), "ncclBroadcast");
+	assert_int_equal(coll(&x.r[0], c, 1)->root, 0);
+	assert_int_equal(coll(&x.r[0], c, 1)->type, 8);
+	stop(&g);
+	drop_all(&x);
+}
+
+static void creation_as_first_use_of_cuda(void **state)
+{
+	const struct wgrec_comm *c;
+	struct recfile r;
+	struct guest g;
+	char l[64];
+
+	(void)state;
+	start_program(&g, LINKED, "first");
+	line(&g, l, sizeof(l));
+	SOON(rec_open(&r, g.pid));
+	SOON((c = comm(&r, 0)) && c->valid);
+	assert_int_equal(c->state, WGREC_COMM_INIT);
+	assert_int_equal(c->rank, 0);
+	assert_int_equal(c->size, 2);
+	assert_int_equal(strlen(c->id), 32);
+	stop(&g);
+	drop(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -543,6 +591,8 @@ int main(void)
 		cmocka_unit_test(mismatch_is_visible_at_one_number),
 		cmocka_unit_test(creation_with_a_missing_rank),
 		cmocka_unit_test(groups_and_splits),
+		cmocka_unit_test(bound_by_the_linker),
+		cmocka_unit_test(creation_as_first_use_of_cuda),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

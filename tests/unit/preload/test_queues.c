@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "preload/inflight.h"
 #include "preload/nccl.h"
 #include "preload/queues.h"
 
@@ -87,6 +88,8 @@ uint64_t wg_ticks(void)
 {
 	return atomic_fetch_add(&clock_now, 1);
 }
+
+bool wg_no_tsc = true; /* everybody asks wg_ticks() */
 
 uint64_t wg_ticks_to_ns(uint64_t ticks)
 {
@@ -883,6 +886,30 @@ static void gaps_are_measured_with_work_pending_only(void **state)
 	assert_true(entry(100)->longest_gap >= 5000000);
 }
 
+/* The word has 32 bits, the count 64. */
+static void counts_beyond_the_words_width(void **state)
+{
+	uint32_t i;
+
+	(void)state;
+	launch(100, 0x1000);
+	run_gpu(100, 100);
+	i = wg_stream_index(ref(100));
+	/* As if four thousand million items had gone by. */
+	streams[i].enqueued = streams[i].marked = streams[i].proven = 0xfffffff8ull;
+	atomic_store(&wg_slots[i].claimed, 0xfffffff8ull);
+	positions[streams[i].position] = 0xfffffff8u;
+	assert_int_equal(done(100), 0xfffffff8ull);
+	for (int k = 0; k < 20; k++)
+		launch(100, 0x1000);
+	wg_stream_mark(ref(100));
+	assert_int_equal(done(100), 0xfffffff8ull);
+	run_gpu(100, 12);
+	assert_true(done(100) > 0xfffffff8ull && done(100) < 0x10000000cull);
+	run_gpu(100, 1000);
+	assert_int_equal(done(100), 0x10000000cull);
+}
+
 /* ---- many threads, one stream, a GPU at its own pace ------------------------------------------- */
 
 #define THREADS 4
@@ -1035,6 +1062,7 @@ int main(void)
 		cmocka_unit_test_setup(kernel_names_are_asked_once, setup),
 		cmocka_unit_test_setup(nccl_items_are_told_apart, setup),
 		cmocka_unit_test_setup(gaps_are_measured_with_work_pending_only, setup),
+		cmocka_unit_test_setup(counts_beyond_the_words_width, setup),
 		cmocka_unit_test_setup(never_done_too_early, setup),
 		cmocka_unit_test_setup(destroyed_handles_are_left_alone, setup),
 		cmocka_unit_test_setup(forked_child_forgets, setup),
