@@ -108,6 +108,7 @@ static void settle(pid_t pid)
 		if (!sh->ready)
 			continue;
 		s = state_of(pid, sh->tid, &n);
+		assert_true(s != 'Z'); /* it should have blocked, and it ended */
 		quiet = s && s != 'R' && n == last ? quiet + 1 : 0;
 		last = n;
 	}
@@ -158,6 +159,9 @@ static inline void look(struct plant *x, pid_t pid, bool follow)
 	x->p = wg_find_process(x->f, pid);
 	assert_non_null(x->p);
 	x->t = wg_find_thread(x->p, x->tid);
+	if (!x->t)
+		print_message("no thread %d in %d (%zu threads, state %c)\n", x->tid, pid,
+			      x->p->threads.n, x->p->state ? x->p->state : '?');
 	assert_non_null(x->t);
 }
 

@@ -28,6 +28,8 @@ struct record {
 	char text[];
 };
 
+enum { RUNNING, DONE, ABANDONED };
+
 struct wg_bulk {
 	char *base;
 	size_t cap;	       /* bytes reserved for records */
@@ -36,7 +38,8 @@ struct wg_bulk {
 	void *arg;
 	int fds[MAX_FDS];
 	int nfds;
-	bool left;	       /* the thread may still run: nothing may be freed */
+	bool left;	       /* the thread may still run */
+	_Atomic int state;     /* RUNNING, then DONE or ABANDONED: the later of the two frees */
 	void (*fn)(struct wg_bulk *b);
 };
 
@@ -88,11 +91,22 @@ int wg_bulk_own_fd(struct wg_bulk *b, int fd)
 	return copy;
 }
 
+static void release(struct wg_bulk *b)
+{
+	for (int i = 0; i < b->nfds; i++)
+		close(b->fds[i]);
+	munmap(b->base, b->cap);
+	free(b->arg);
+	free(b);
+}
+
 static void run(void *arg)
 {
 	struct wg_bulk *b = arg;
 
 	b->fn(b);
+	if (atomic_exchange(&b->state, DONE) == ABANDONED)
+		release(b); /* it came back after all, and nobody waits for it any more */
 }
 
 int wg_bulk_run(struct wg_bulk *b, double seconds, void (*fn)(struct wg_bulk *b))
@@ -108,13 +122,9 @@ int wg_bulk_run(struct wg_bulk *b, double seconds, void (*fn)(struct wg_bulk *b)
 
 void wg_bulk_free(struct wg_bulk *b)
 {
-	if (!b || b->left)
+	if (!b || (b->left && atomic_exchange(&b->state, ABANDONED) != DONE))
 		return;
-	for (int i = 0; i < b->nfds; i++)
-		close(b->fds[i]);
-	munmap(b->base, b->cap);
-	free(b->arg);
-	free(b);
+	release(b);
 }
 
 bool wg_bulk_next(struct wg_bulk *b, size_t *cursor, struct wg_raw *out)

@@ -33,7 +33,7 @@ struct wg_bulk *wg_bulk_new(size_t cap, size_t arg_size);
 void *wg_bulk_arg(struct wg_bulk *b);
 /* Descriptor that the job uses: duplicated, closed with the job. -1 or the duplicate. */
 int wg_bulk_own_fd(struct wg_bulk *b, int fd);
-/* 0, or -ETIMEDOUT: what was read so far can be walked; the job is leaked by wg_bulk_free(). */
+/* 0, or -ETIMEDOUT: what was read so far can be walked until wg_bulk_free(). */
 int wg_bulk_run(struct wg_bulk *b, double seconds, void (*fn)(struct wg_bulk *b));
 void wg_bulk_free(struct wg_bulk *b);
 /* Start with *cursor = 0. False at the end. */
