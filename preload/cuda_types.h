@@ -12,7 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifndef __cuda_cuda_h__ /* NVIDIA's own, in the test that compares */
 typedef uint64_t CUdeviceptr;
+#endif
 
 enum { /* CUresult and cudaError_t: the numbers agree for these */
 	WG_CU_SUCCESS = 0,
