@@ -171,10 +171,9 @@ void wg_rec_whose(const struct wgrec_header *h, struct wg_rec_who *who)
 		int32_t pid = (int32_t)strtol(e->d_name, NULL, 10);
 		struct wg_rec_who it = { .pid = pid, .alive_known = true };
 
-		if (pid <= 0 || !is_it(pid, h, &it))
+		/* First, as it is cheapest. Not readable is not enough: PIDs repeat in containers. */
+		if (pid <= 0 || wg_rec_ns_inode(pid, "pid") != h->pidns || !is_it(pid, h, &it))
 			continue;
-		if (wg_rec_ns_inode(pid, "pid") != h->pidns)
-			continue; /* not readable is not enough here: PIDs repeat in containers */
 		it.alive = it.state != 'Z' && it.state != 'X';
 		*who = it;
 		break;
