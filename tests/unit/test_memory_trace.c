@@ -14,6 +14,8 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "memory_guest.h"
@@ -555,9 +557,127 @@ static void test_fork(void **state)
 	wgm_close_all(all, n);
 }
 
+/* ---- no room --------------------------------------------------------------------------------------------- */
+
+static void limited(void)
+{
+	struct rlimit r = { 700 << 10, 700 << 10 };
+
+	setrlimit(RLIMIT_FSIZE, &r); /* passing it would be SIGXFSZ */
+	many();
+}
+
+static void check_many(const char *path)
+{
+	struct wgm_analysis *a = analyse(path);
+	const struct wgm_site *s = site_with(&a->devices[0], "passer");
+
+	assert_non_null(s);
+	assert_int_equal(s->allocations, 400000);
+	assert_int_equal(a->devices[0].own_at_end, 50 * MIB + 300 * 4096);
+	assert_int_equal(a->devices[0].live_at_end, 50 * MIB + 300 * 4096);
+	wgm_trace_close(a->t);
+}
+
+static void test_file_limit(void **state)
+{
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(as_process(limited, 64 * MIB), 0);
+	assert_int_equal(stat(trace_path(), &st), 0);
+	assert_true(st.st_size <= 700 << 10);
+	check_many(trace_path());
+}
+
+static void test_full_disk(void **state)
+{
+	(void)state;
+	/* A file system of its own, of a size that the trace outgrows. */
+	if (mount("wg-test", dir, "tmpfs", 0, "size=600k,mode=0700"))
+		skip();
+	if (as_process(many, 64 * MIB) == 0)
+		check_many(trace_path());
+	else
+		fail_msg("the program died of a full disk");
+	assert_int_equal(unlink(trace_path()), 0);
+	assert_int_equal(umount(dir), 0);
+}
+
+/* A program that closes every descriptor, and gets our number for a file of its own. */
+static void closes(void)
+{
+	char victim[128];
+	struct stat st;
+	int fd;
+
+	snprintf(victim, sizeof(victim), "%s/victim", dir);
+	keeper(BASE, MIB);
+	fd = tr.fd;
+	close(fd);
+	if (dup2(open(victim, O_RDWR | O_CREAT, 0600), fd) != fd)
+		_exit(6);
+	for (int i = 0; i < 100000; i++) {
+		passer(BASE + (1ull << 33) + (uint64_t)(i % 1000) * 4096, 4096);
+		guest_free(0, WG_MEM_DEVICE, BASE + (1ull << 33) + (uint64_t)(i % 1000) * 4096);
+	}
+	wg_mem_tick();
+	wg_mem_exit();
+	if (fstat(fd, &st) || st.st_size)
+		_exit(7); /* we wrote into somebody else's file */
+}
+
+static void test_closed_descriptor(void **state)
+{
+	struct wgm_analysis *a;
+
+	(void)state;
+	assert_int_equal(as_process(closes, 64 * MIB), 0);
+	a = analyse(trace_path());
+	assert_int_equal(a->t->lost, 0);
+	assert_int_equal(a->devices[0].allocations, 100001);
+	assert_true(a->t->events >= 200001);
+	wgm_trace_close(a->t);
+}
+
+/* ---- read while it is written ------------------------------------------------------------------------------ */
+
+static void test_living(void **state)
+{
+	int status;
+	pid_t pid = fork();
+	char why[320];
+
+	(void)state;
+	if (!pid) {
+		if (guest_start(dir, 512 << 10)) /* recycles all the time */
+			_exit(99);
+		for_ever();
+	}
+	usleep(100000);
+	for (int i = 0; i < 30; i++) {
+		struct wgm_trace *t;
+		struct wgm_analysis *a;
+
+		if (wgm_trace_open(trace_path(), &t, why, sizeof(why)))
+			fail_msg("%s", why);
+		a = wgm_analyse(t);
+		if (!a)
+			fail_msg("%s", t->why);
+		assert_in_range(a->devices[0].own_at_end, 99 * MIB, 102 * MIB);
+		wgm_trace_close(t);
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_file_limit, new_dir, drop_dir),
+		cmocka_unit_test_setup_teardown(test_full_disk, new_dir, drop_dir),
+		cmocka_unit_test_setup_teardown(test_closed_descriptor, new_dir, drop_dir),
+		cmocka_unit_test_setup_teardown(test_living, new_dir, drop_dir),
 		cmocka_unit_test_setup_teardown(test_counts, new_dir, drop_dir),
 		cmocka_unit_test_setup_teardown(test_round_trip, new_dir, drop_dir),
 		cmocka_unit_test_setup_teardown(test_folding, new_dir, drop_dir),
