@@ -159,13 +159,19 @@ static int fake_capturing(uint64_t s, int *status)
 	return 0;
 }
 
+static void (*during_write)(void); /* once, before the write is issued */
 static int fake_write(uint64_t s, uint64_t address, uint32_t value, unsigned int flags)
 {
+	void (*hook)(void) = during_write;
 	struct fake_stream *f;
 	int rc = 0;
 
 	if (flags)
 		return 1;
+	if (hook) {
+		during_write = NULL;
+		hook();
+	}
 	pthread_mutex_lock(&gpu);
 	f = fake(s);
 	if (f->capturing)
@@ -333,6 +339,7 @@ static int setup(void **state)
 	memset(items, 0, 64ul * WGREC_STREAM_ITEMS * sizeof(*items));
 	memset(positions, 0, 64 * 4096);
 	register_refuse = 0;
+	during_write = NULL;
 	context_id[1] = 11;
 	extra_id = 0;
 	last_note[0] = 0;
@@ -971,6 +978,69 @@ static void never_done_too_early(void **state)
 	assert_int_equal(wg_stream_seq(ref(100)), THREADS * EACH + 1);
 }
 
+static void overtake(void)
+{
+	launch(100, 0x1000);
+	wg_stream_mark(ref(100));
+}
+
+/* One thread's write is overtaken by another's newer one: the last one issued must be the newest. */
+static void an_overtaken_write_is_repeated(void **state)
+{
+	(void)state;
+	for (int k = 0; k < 3; k++)
+		launch(100, 0x1000);
+	during_write = overtake;
+	wg_stream_mark(ref(100));
+	run_gpu(100, 1000);
+	assert_int_equal(wg_stream_seq(ref(100)), 4);
+	assert_int_equal(done(100), 4);
+}
+
+static _Atomic int in_write, write_over;
+static void slowly(void)
+{
+	atomic_store(&in_write, 1);
+	usleep(100);
+	atomic_store(&write_over, 1);
+}
+
+static void *marker(void *arg)
+{
+	(void)arg;
+	current = 1;
+	wg_stream_mark_all();
+	return NULL;
+}
+
+static void destruction_and_foreign_writes(void **state)
+{
+	unsigned int before;
+	pthread_t t;
+
+	(void)state;
+	wg_event_created(7000, false);
+	wg_stream_created(100, 1);
+	launch(100, 0x1000);
+	launch(100, 0x1000);
+	wg_event_recorded(7000, ref(100));
+	during_write = slowly;
+	pthread_create(&t, NULL, marker, NULL);
+	while (!atomic_load(&in_write))
+		;
+	wg_stream_destroying(100); /* waits for the other thread's write */
+	assert_int_equal(atomic_load(&write_over), 1);
+	pthread_join(t, NULL);
+	/* From now on nothing goes there, not even for an event that was recorded on it. */
+	before = fake(100)->writes;
+	streams[0].marked = 0;
+	wg_event_mark(7000);
+	wg_event_poll(7000);
+	wg_stream_mark_index(0);
+	wg_stream_mark_all();
+	assert_int_equal(fake(100)->writes, before);
+}
+
 static void *churner(void *arg)
 {
 	uint64_t base = (uint64_t)(uintptr_t)arg;
@@ -1064,6 +1134,8 @@ int main(void)
 		cmocka_unit_test_setup(gaps_are_measured_with_work_pending_only, setup),
 		cmocka_unit_test_setup(counts_beyond_the_words_width, setup),
 		cmocka_unit_test_setup(never_done_too_early, setup),
+		cmocka_unit_test_setup(an_overtaken_write_is_repeated, setup),
+		cmocka_unit_test_setup(destruction_and_foreign_writes, setup),
 		cmocka_unit_test_setup(destroyed_handles_are_left_alone, setup),
 		cmocka_unit_test_setup(forked_child_forgets, setup),
 	};
