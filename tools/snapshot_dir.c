@@ -175,6 +175,15 @@ static int by_identity(const void *a, const void *b)
 	return 0;
 }
 
+/* Readers that another rank's signal had started, seen as its children: no part of the job. */
+static bool is_reader(const struct wg_process *p)
+{
+	const char *slash = p->exe ? strrchr(p->exe, '/') : NULL;
+
+	return !p->recorded && slash && !strcmp(slash, "/waitgraph") && p->command &&
+	       strstr(p->command, "--from-signal");
+}
+
 static int fullness(const struct wg_process *p)
 {
 	return p->trace_only ? 0 : p->stub ? 1 : 2;
@@ -220,7 +229,7 @@ static void keep_newest(struct wg_facts *f)
 	}
 	free(order);
 	for (size_t i = 0; i < n; i++)
-		if (f->procs.v[i]->pid >= 0)
+		if (f->procs.v[i]->pid >= 0 && !is_reader(f->procs.v[i]))
 			f->procs.v[k++] = f->procs.v[i];
 	f->procs.n = k;
 }

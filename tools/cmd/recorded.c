@@ -87,7 +87,7 @@ int wg_recorded_load(struct wg_recorded_list *l, const char *dir, const char **w
 	if (!l->f->host)
 		l->f->host = wg_str(l->f->arena, host);
 	for (size_t i = 0; !rc && i < l->f->procs.n; i++)
-		if (!l->f->procs.v[i]->stub)
+		if (!l->f->procs.v[i]->stub && l->f->procs.v[i]->recorded)
 			add_row(l, l->f->procs.v[i]);
 	wg_recorded_sort(l, WG_SORT_RANK);
 	return rc;

@@ -14,7 +14,10 @@ struct wg_text_options {
 	const char *next; /* the next command to type, or NULL: chosen here */
 };
 
-/* The first 24 lines hold verdict, chain, evidence, what is not established, and what to do next. */
+/*
+ * The first 24 lines hold verdict, chain, evidence, what is not established, and what to do next.
+ * With `all` everything that dump prints follows (also of snapshots).
+ */
 int wg_render_why(FILE *out, const struct wg_graph *g, const struct wg_text_options *o);
 /* The same, then devices, files, threads merged by equal stacks. */
 int wg_render_dump(FILE *out, const struct wg_graph *g, const struct wg_text_options *o);

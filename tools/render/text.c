@@ -253,10 +253,12 @@ const char *wg_text_next(const struct wg_graph *g, bool dump)
 		q = p;
 		pid = p->pid;
 	}
-	if (!wg_has_int(pid) || !q || q->from_snapshot || !q->alive) {
-		if (q && q->trace_path)
-			return wg_fmt(g->arena, "waitgraph mem %s", q->trace_path);
-		return NULL;
+	if (!wg_has_int(pid) || !q || !q->alive || (q->from_snapshot && !q->alive_known)) {
+		/* Gone, or on another host: what is left of it. */
+		for (size_t i = 0; q && q->trace_path && i < q->devices.n; i++)
+			if (q->devices.v[i].failures.n)
+				return wg_fmt(g->arena, "waitgraph mem %s", q->trace_path);
+		return dump || !p ? NULL : "the same command with --all: every thread and stack";
 	}
 	/* More rights only where they could change the answer. */
 	if (!f->is_root && g->verdict.confidence != WG_CONF_CERTAIN)
@@ -363,6 +365,10 @@ int wg_render_why(FILE *out, const struct wg_graph *g, const struct wg_text_opti
 	struct wg_page page = { .arena = g->arena, .width = width_of(o) };
 
 	wg_text_head(&page, g, o, false);
+	if (o->all) {
+		wg_text_body(&page, g, o);
+		wg_line(&page, WG_PLAIN, "%s", "");
+	}
 	wg_text_missing(&page, g, o->all ? SIZE_MAX : 8);
 	return wg_page_print(out, &page, o->color);
 }
