@@ -180,8 +180,11 @@ static bool is_reader(const struct wg_process *p)
 {
 	const char *slash = p->exe ? strrchr(p->exe, '/') : NULL;
 
-	return !p->recorded && slash && !strcmp(slash, "/waitgraph") && p->command &&
-	       strstr(p->command, "--from-signal");
+	if (p->recorded)
+		return false;
+	return (p->comm && !strcmp(p->comm, "waitgraph-keep")) ||
+	       (slash && !strcmp(slash, "/waitgraph") && p->command &&
+		strstr(p->command, "--from-signal"));
 }
 
 static int fullness(const struct wg_process *p)
