@@ -11,7 +11,8 @@ import sys, threading, time
 from scenario import *
 
 lock = threading.Lock()
-ready()
+if case != "stuck":
+    ready()
 step = 0
 while True:
     step += 1
@@ -21,4 +22,5 @@ while True:
         sum(range(1000))
     if case == "stuck" and step == 20:
         with lock:
+            ready()
             lock.acquire()

@@ -19,7 +19,8 @@ int main(int argc, char **argv)
 
 	if (is(argc, argv, "line_buffered"))
 		setlinebuf(stdout);
-	ready();
+	if (!is(argc, argv, "stuck"))
+		ready();
 	for (int step = 0;; step++) {
 		clock_t end = clock() + CLOCKS_PER_SEC / 20;
 
@@ -28,6 +29,7 @@ int main(int argc, char **argv)
 			sink += 1;
 		if (is(argc, argv, "stuck") && step == 20) {
 			pthread_mutex_lock(&lock);
+			ready();
 			pthread_mutex_lock(&lock);
 		}
 	}
