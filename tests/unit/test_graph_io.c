@@ -153,6 +153,23 @@ static void empty_leaked(struct wg_facts *f) /* the writer is gone, a stranger h
 	io(MAIN(p), WG_OP_READ, 3);
 }
 
+static void empty_reaped(struct wg_facts *f) /* the writer is reaped; an orphaned fork has its descriptor */
+{
+	struct wg_process *p = proc(f, 100, "reader"), *s = proc(f, 300, "reader");
+
+	pipe_end(f, p, 3, 900, false);
+	pipe_end(f, s, 4, 900, true);
+	p->exe = s->exe = "/usr/bin/reader";
+	pauses(MAIN(s));
+	io(MAIN(p), WG_OP_READ, 3);
+}
+
+static void empty_other_program(struct wg_facts *f) /* a program of its own, whoever started it */
+{
+	empty_reaped(f);
+	f->procs.v[1]->exe = "/usr/bin/source";
+}
+
 static void empty_unrelated_zombie(struct wg_facts *f) /* the writer lives; another child has ended */
 {
 	struct wg_process *z;
@@ -862,6 +879,8 @@ static const struct graph_case cases[] = {
 	{"empty pipe, nobody seen", empty_nobody_seen, "unknown", U, 0, 0, "descriptors", 0},
 	{"empty pipe, only itself", empty_self_only, "peer-dead", Y, 100, 0, NULL, 1},
 	{"empty pipe, leaked", empty_leaked, "peer-dead", Y, 200, 0, NULL, 1},
+	{"empty pipe, writer reaped", empty_reaped, "peer-dead", Y, 300, 0, "orphaned", 1},
+	{"empty pipe, another program", empty_other_program, "peer-silent", Y, 300, 0, NULL, 0},
 	{"empty pipe, unrelated zombie", empty_unrelated_zombie, "peer-silent", Y, 200, 0, NULL, 0},
 	{"pool, worker killed", pool_worker_killed, "peer-dead", Y, 201, 0, "signal 9", 1},
 	{"pool, worker computes", pool_worker_computes, "busy-cpu", N, 200, 0, NULL, 0},

@@ -157,6 +157,13 @@ static void shared_gone_zombie(struct wg_facts *f)
 static void shared_unknown(struct wg_facts *f) /* nobody looked whether 200 lives */
 {
 	shared_mutex(MAIN(proc(f, 100, "app")), 0x10, 200);
+	f->is_root = f->fd_scan_complete = false;
+}
+
+static void shared_all_mappers_seen(struct wg_facts *f) /* whoever maps the word is here: 200 is not */
+{
+	shared_unknown(f);
+	f->is_root = true;
 }
 
 static void shared_held(struct wg_facts *f)
@@ -695,6 +702,7 @@ static const struct graph_case cases[] = {
 	{"shared, owner gone", shared_gone, "lock-orphaned", WG_HUNG_YES, 200, 200, NULL, 0},
 	{"shared, owner zombie", shared_gone_zombie, "lock-orphaned", WG_HUNG_YES, 200, 200, NULL, 0},
 	{"shared, owner not looked up", shared_unknown, "unknown", WG_HUNG_NULL, 0, 0, "200", 0},
+	{"shared, all mappers seen", shared_all_mappers_seen, "lock-orphaned", WG_HUNG_YES, 200, 0, NULL, 1},
 	{"shared, owner pauses", shared_held, "idle", WG_HUNG_NO, 200, 0, NULL, 0},
 	{"shared cycle of processes", shared_cycle, "deadlock", WG_HUNG_YES, 0, 0, NULL, -1},
 	{"shared, other namespace", shared_other_namespace, "unknown", WG_HUNG_NULL, 0, 0, "60", 0},

@@ -36,6 +36,16 @@ static void killed(struct wg_facts *f) { dead(missing(f), 0, 9); }
 static void exited(struct wg_facts *f) { dead(missing(f), 0, 0); }
 static void unreadable(struct wg_facts *f) { MAIN(missing(f))->wait.op = WG_OP_UNKNOWN; }
 
+static struct wg_process *exited_without_record(struct wg_facts *f)
+{
+	struct wg_process *p = missing(f);
+
+	dead(p, 0, 0);
+	p->comms.n = 0;
+	p->rank = p->world = WG_NO_INT;
+	return p;
+}
+
 static void tokenising(struct wg_facts *f)
 {
 	struct wg_thread *t = MAIN(missing(f));
@@ -89,6 +99,30 @@ static void own_gpu_moves(struct wg_facts *f)
 {
 	own_gpu_stuck(f);
 	f->procs.v[2]->streams.v[0].completed_delta = 5;
+}
+
+static void zombie_sibling(struct wg_facts *f) /* it took its record along; what is left is a zombie */
+{
+	struct wg_process *p = exited_without_record(f);
+
+	p->comm = "train";
+}
+
+static void zombie_stranger(struct wg_facts *f)
+{
+	struct wg_process *p = exited_without_record(f);
+
+	p->comm = "nvidia-smi";
+}
+
+static void yields_between_calls(struct wg_facts *f) /* the GPU moves: a yield is how it waits */
+{
+	struct wg_process *p = rank(f, 100, 0, 1);
+
+	stream(f, p, 0x50);
+	p->streams.v[0].completed_delta = 30;
+	runs(MAIN(p));
+	MAIN(p)->repeat_syscall = "sched_yield";
 }
 
 static void oom_there(struct wg_facts *f)
@@ -577,6 +611,9 @@ static const struct graph_case cases[] = {
 	{"missing, deep chain", deep_chain, "lock-self", Y, 500, 500, "loader", 0},
 	{"missing, own kernel stuck", own_gpu_stuck, "gpu-kernel-stuck", Y, 120, 0, "moe_gate", 0},
 	{"missing, own GPU moves", own_gpu_moves, "busy-gpu", N, 0, 0, NULL, 0},
+	{"zombie sibling", zombie_sibling, "peer-dead", Y, 120, 0, NULL, 0},
+	{"zombie of another name", zombie_stranger, "unknown", U, 0, 0, "rank 2", 0},
+	{"yields between calls", yields_between_calls, "busy-gpu|busy-cpu|progressing", N, 0, 0, NULL, 0},
 	{"missing, oom there", oom_there, "oom-swallowed", Y, 120, 120, "1 GiB", 0},
 	{"missing, oom elsewhere", oom_elsewhere, "collective-missing-rank", Y, 120, 120, NULL, 0},
 	{"one computes, one stopped", two_missing, "stopped", Y, 120, 0, NULL, 0},
@@ -619,7 +656,7 @@ static double now(void)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); /* the machine is shared */
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 

@@ -228,6 +228,52 @@ static bool better_member(const struct wg_process *old, const struct wg_comm *oc
 	return !oc || c->next_sequence > oc->next_sequence;
 }
 
+/*
+ * A rank that has exited takes its record along. What is left of it is a zombie (or what an
+ * observer saw of its end) beside its siblings: of the same name, from the same parent (or its
+ * child), started with them. By elimination it is the rank of which nobody knows anything.
+ */
+static void dead_siblings(struct wg_b *b, struct wg_group *g)
+{
+	const struct wg_process *some = NULL;
+	int64_t r = 0, unseen = 0;
+	int32_t host = -1;
+
+	for (int64_t k = 0; k < g->nmember; k++) {
+		if (g->member[k].comm && !some) {
+			some = b->pi[g->member[k].proc].p;
+			host = (int32_t)b->pi[g->member[k].proc].host;
+		}
+		unseen += g->member[k].proc < 0 && !g->member[k].peer;
+	}
+	if (!some || !unseen || !some->comm)
+		return;
+	for (uint32_t i = 0; i < b->np && unseen; i++) {
+		const struct wg_process *p = b->pi[i].p;
+		int64_t apart = (int64_t)(p->start_ticks - some->start_ticks);
+		bool taken = false;
+
+		if (!b->pi[i].dead || (int32_t)b->pi[i].host != host || !p->comm ||
+		    strcmp(p->comm, some->comm) || p->comms.n)
+			continue;
+		if (p->ppid != some->ppid && p->ppid != some->pid && p->pid != some->ppid)
+			continue;
+		if (p->start_ticks && some->start_ticks && (apart > 60000 || apart < -60000))
+			continue;
+		for (int64_t k = 0; k < g->nmember && !taken; k++)
+			taken = g->member[k].proc == (int32_t)i;
+		if (taken)
+			continue;
+		while (r < g->nmember && (g->member[r].proc >= 0 || g->member[r].peer))
+			r++;
+		if (r >= g->nmember)
+			return;
+		g->member[r].proc = (int32_t)i;
+		g->member[r].guessed = unseen > 1 || !p->start_ticks;
+		unseen--;
+	}
+}
+
 static void index_comms(struct wg_b *b)
 {
 	for (uint32_t i = 0; i < b->np; i++) {
@@ -315,6 +361,7 @@ static void index_comms(struct wg_b *b)
 			if (!wg_has_int(p->world) || p->world == g->size)
 				g->member[p->rank].proc = (int32_t)i;
 		}
+		dead_siblings(b, g);
 		for (int64_t r = 0; r < g->nmember; r++) {
 			struct wg_member *m = &g->member[r];
 

@@ -161,6 +161,7 @@ struct wg_member { /* a rank of a communicator, as far as known */
 	const struct wg_comm *comm;
 	const struct wg_peer *peer; /* what others tell about it */
 	bool dead;
+	bool guessed; /* proc by elimination */
 };
 struct wg_group { /* one communicator over all processes */
 	const char *id;

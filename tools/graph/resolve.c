@@ -82,7 +82,6 @@ static bool resolve_stopped(struct wg_ctx *c)
 
 static void resolve_running(struct wg_ctx *c)
 {
-	const char *where = wg_where(c->b, c->t);
 	struct wg_inode *n = &c->b->n.v[c->node];
 
 	n->wkind = NULL;
@@ -99,7 +98,10 @@ static void resolve_running(struct wg_ctx *c)
 	}
 	n->wdoes = "computes";
 	end_here(c, CL_BUSY_CPU, FATE_MOVING,
-		 where ? wg_say(c->b, "it computes in %s", where) : "it computes");
+		 wg_has_sec(c->t->cpu_share)
+			 ? wg_say(c->b, "it used %.0f %% of a processor between the two looks",
+				  c->t->cpu_share * 100)
+			 : NULL);
 }
 
 /* Waits of which neither the state nor the time says that anything is wrong. */
@@ -111,8 +113,8 @@ static void resolve_sleep(struct wg_ctx *c)
 	if (wg_resolve_spin(c) || wg_resolve_limits(c))
 		return;
 	end_here(c, CL_IDLE, FATE_IDLE,
-		 wg_has_sec(len) ? wg_say(c->b, "it sleeps for %s by a timer", wg_secs(c->b, len))
-				 : "it sleeps by a timer");
+		 wg_has_sec(len) ? wg_say(c->b, "a timer of %s wakes it", wg_secs(c->b, len))
+				 : "a timer wakes it");
 	n = &c->b->n.v[c->node];
 	n->end.timer_s = wg_has_sec(len) ? len : WG_NO_SEC;
 }
@@ -210,7 +212,7 @@ static void resolve_op(struct wg_ctx *c)
 		resolve_sleep(c);
 		return;
 	case WG_OP_SIGWAIT:
-		end_here(c, CL_IDLE, FATE_IDLE, "it waits for a signal");
+		end_here(c, CL_IDLE, FATE_IDLE, NULL);
 		return;
 	default:
 		resolve_unknown(c);

@@ -219,7 +219,7 @@ static void add_missing(struct wg_b *b, uint32_t node, const struct wg_group *g,
 	uint32_t t;
 
 	if (m->dead && m->proc >= 0) {
-		e = wg_edge(b, node, b->pi[m->proc].node, WG_EDGE_MEMBER, true, evidence);
+		e = wg_edge(b, node, b->pi[m->proc].node, WG_EDGE_MEMBER, !m->guessed, evidence);
 		e->since = b->n.v[node].wsince;
 		return;
 	}

@@ -129,6 +129,19 @@ static struct ends add_holders(struct wg_ctx *c, uint32_t end, uint32_t first, b
 	return r;
 }
 
+/* A fork of the reader's program that never ran exec and whose own parent is not of that program. */
+static bool orphan_of(const struct wg_b *b, int32_t i, const struct wg_process *reader)
+{
+	const struct wg_process *p = b->pi[i].p;
+	int32_t parent = b->pi[i].parent;
+
+	if (!p->exe || !reader->exe || strcmp(p->exe, reader->exe) || p->ppid == reader->pid)
+		return false;
+	if (p->ppid == 1)
+		return true;
+	return parent >= 0 && b->pi[parent].p->exe && strcmp(b->pi[parent].p->exe, p->exe);
+}
+
 /*
  * The writer died, its descriptor lives on: a child of the waiter that has ended, while those
  * that still hold the end are of the same making (a pool's other workers) or strangers to it.
@@ -157,7 +170,7 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 			    "a child of the reader that has ended; its end of the pipe lives on elsewhere");
 		e->since = c->t->wait.since_s;
 	}
-	/* Ended and reaped: only an observer can have seen it. */
+	/* Ended and reaped: an observer has seen it, or what it forked is left without a parent. */
 	for (uint32_t i = 0; i < b->np; i++) {
 		const struct wg_process *d = b->pi[i].p;
 		struct wg_iedge *e;
@@ -173,6 +186,26 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 		e = wg_edge(b, end, b->pi[i].node, WG_EDGE_WRITTEN_BY, false,
 			    "a child of the reader that ended while its descriptor lives on elsewhere");
 		e->since = c->t->wait.since_s;
+		return;
+	}
+	if (r->others != 1 || r->strangers != 1)
+		return;
+	for (uint32_t h = first; h && h != WG_NONE; h = b->holders.v[h - 1].next) {
+		int32_t i = b->holders.v[h - 1].proc;
+		struct wg_iend *x;
+
+		if (i == c->proc || !can(&b->pi[i].p->files.v[b->holders.v[h - 1].file], true) ||
+		    !orphan_of(b, i, c->p))
+			continue;
+		wg_set_end(b, end, CL_PEER_DEAD, FATE_STUCK, WG_LIKELY,
+			   wg_say(b, "the process that wrote it seems to have ended: only pid %d still holds "
+				     "its end, an orphaned fork of the same program", b->pi[i].p->pid));
+		x = &b->n.v[end].end;
+		x->gone = true;
+		x->pid = b->pi[i].p->pid;
+		x->who = wg_say(b, "pid %d, which inherited the descriptor of a process that has ended",
+				b->pi[i].p->pid);
+		return;
 	}
 }
 
@@ -192,7 +225,7 @@ static void pipe_targets(struct wg_ctx *c, const struct wg_file *x, bool writes,
 	r = add_holders(c, end, first, writes, writes ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY, idle);
 	if (!writes)
 		add_dead_writers(c, end, &r, first);
-	if (r.others)
+	if (r.others || b->n.v[end].has_end)
 		return;
 	if (r.threads) { /* a pipe inside the process: whoever could write it is one of its threads */
 		wg_set_end(b, end, writes ? CL_PIPE_FULL : CL_NO_WAKER, FATE_STUCK, WG_LIKELY,

@@ -161,6 +161,16 @@ static void owned(struct wg_ctx *c, const char *what, int32_t owner, enum wg_cer
 		b->n.v[lock].end.pid = owner;
 		return;
 	}
+	/*
+	 * Whoever maps a shared word was collected with its waiter. When all of them could be
+	 * seen and none has such a thread, the owner is gone, unless it counts in another namespace.
+	 */
+	if (fx->has_map && b->f->live && (b->f->is_root || b->f->fd_scan_complete) &&
+	    (!c->p->ns_pid || c->p->ns_pid == c->p->pid) && !c->p->from_snapshot) {
+		owner_gone(c, lock, owner, WG_LIKELY);
+		b->n.v[lock].end.pid = owner;
+		return;
+	}
 	wg_set_end(b, lock, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
 		   wg_say(b, "its owner is thread %d%s, of which nothing is known", owner,
 			  c->p->ns_pid && c->p->ns_pid != c->p->pid

@@ -106,6 +106,17 @@ static void poll_path(struct wg_ctx *c, const char *call, const char *path)
 	      wg_say(b, "it repeats %s on %s%s, and what it waits for does not come", call, path, age));
 }
 
+/* Its GPU work goes on, or CUDA calls of it return: no thread of it can be said to poll in vain. */
+static bool program_moves(const struct wg_process *p)
+{
+	if (wg_has_int(p->calls_delta) && p->calls_delta > 0)
+		return true;
+	for (size_t i = 0; i < p->streams.n; i++)
+		if (p->streams.v[i].completed_delta > 0)
+			return true;
+	return false;
+}
+
 bool wg_resolve_spin(struct wg_ctx *c)
 {
 	static const char *const sleeps[] = {"nanosleep", "clock_nanosleep", "select", "pselect6",
@@ -125,6 +136,9 @@ bool wg_resolve_spin(struct wg_ctx *c)
 	if (call) {
 		x = wg_fd(b, c->proc, t->repeat_fd);
 		if (one_of(call, sleeps))
+			return false;
+		/* Between calls that return and a GPU that moves on, a yield is how it waits, not for what. */
+		if (!strcmp(call, "sched_yield") && program_moves(c->p))
 			return false;
 		if (wg_resolve_limits(c))
 			return true;
@@ -181,7 +195,7 @@ bool wg_resolve_spin(struct wg_ctx *c)
 			     x && x->path ? " on " : "", x && x->path ? x->path : ""));
 		return true;
 	}
-	if (t->wait.op != WG_OP_RUNNING || !wg_on_cpu(b, c->p, t))
+	if (t->wait.op != WG_OP_RUNNING || !wg_on_cpu(b, c->p, t) || program_moves(c->p))
 		return false;
 	kind = wg_loop_kind(t, &lo, &hi);
 	/*

@@ -94,20 +94,53 @@ const char *wg_phase(struct wg_b *b, int32_t proc)
 	return "running";
 }
 
+/* The function of the C library that a user knows: pthread_mutex_lock rather than futex. */
+static const char *known_function(const struct wg_thread *t)
+{
+	static const char *const names[] = {"pthread_", "sem_", "std::condition_variable", "std::mutex"};
+
+	for (size_t i = 0; i < t->native_stack.n && i < 8; i++) {
+		const char *s = t->native_stack.v[i].symbol;
+
+		if (!s)
+			continue;
+		while (*s == '_')
+			s++;
+		for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++)
+			if (!strncmp(s, names[k], strlen(names[k])))
+				return s;
+		if (!wg_is_plumbing(&t->native_stack.v[i]))
+			break;
+	}
+	return NULL;
+}
+
 /* What a thread does, with the place in its program and the time. */
-static const char *doing(struct wg_b *b, uint32_t node)
+static const char *doing_for(struct wg_b *b, uint32_t node, bool object)
 {
 	const struct wg_inode *n = &b->n.v[node];
 	const struct wg_thread *t = wg_thr(b, n);
-	const char *where = wg_where(b, t), *does = n->wdoes ? n->wdoes : "waits", *call = "";
+	const char *where = wg_where(b, t), *does = n->wdoes ? n->wdoes : "waits", *call = NULL;
 	const char *since = wg_has_sec(n->wsince) ? wg_say(b, " (%s)", wg_secs(b, n->wsince)) : "";
+	bool futex = n->wkind && !strcmp(n->wkind, "futex");
 
 	if (t->calls.n && t->calls.v[0].function)
-		call = wg_say(b, " in %s", t->calls.v[0].function);
-	else if (n->wcall && n->wkind && strcmp(n->wkind, "gil") && strcmp(n->wkind, "join") &&
-		 !t->python_stack.n)
-		call = wg_say(b, " in %s", n->wcall);
-	return wg_say(b, "%s%s%s%s%s", does, call, where ? " at " : "", where ? where : "", since);
+		call = t->calls.v[0].function;
+	else if (futex && !t->python_stack.n)
+		call = known_function(t);
+	else if (n->wcall && n->wkind && !futex && strcmp(n->wkind, "gil") && strcmp(n->wkind, "join") &&
+		 !n->polls_cpu && !t->python_stack.n)
+		call = n->wcall;
+	if (where && call && !strncmp(where, call, strlen(call)))
+		call = NULL; /* the place says it already */
+	return wg_say(b, "%s%s%s%s%s%s%s%s", does, object && n->wobject && n->wkind ? " for " : "",
+		      object && n->wobject && n->wkind ? n->wobject : "", call ? " in " : "",
+		      call ? call : "", where ? " at " : "", where ? where : "", since);
+}
+
+static const char *doing(struct wg_b *b, uint32_t node)
+{
+	return doing_for(b, node, false);
 }
 
 static const char *link_says(const struct wg_iedge *e)
@@ -194,7 +227,7 @@ static void tell_chain(struct wg_b *b, const struct wg_finding *f)
 	if (b->n.v[at].type == IT_THREAD) {
 		const struct wg_inode *n = &b->n.v[at];
 
-		step(b, wg_say(b, "%s %s%s%s", wg_name_thread(b, at), doing(b, at),
+		step(b, wg_say(b, "%s %s%s%s", wg_name_thread(b, at), doing_for(b, at, true),
 			       n->has_end && n->end.text ? ": " : "",
 			       n->has_end && n->end.text ? n->end.text : ""));
 	} else if (b->n.v[at].has_end && b->n.v[at].end.text) {
@@ -378,7 +411,7 @@ static const char *symptom(struct wg_b *b, const struct wg_finding *f)
 	if (n->type != IT_THREAD)
 		return wg_say(b, "%s of %s stands still", wg_name_node(b, f->start),
 			      n->proc >= 0 ? wg_name_process(b, n->proc) : "a process");
-	return wg_say(b, "%s %s", wg_name_thread(b, f->start), doing(b, f->start));
+	return wg_say(b, "%s %s", wg_name_thread(b, f->start), doing_for(b, f->start, true));
 }
 
 static const char *root(struct wg_b *b, const struct wg_finding *f, const struct wg_failure *oom)
@@ -386,7 +419,7 @@ static const char *root(struct wg_b *b, const struct wg_finding *f, const struct
 	uint32_t at = f->endnode;
 	const struct wg_inode *n = &b->n.v[at];
 	const char *text = bare(b, f), *who = wg_name_node(b, at);
-	const char *act = n->type == IT_THREAD ? doing(b, at) : NULL;
+	const char *act = n->type == IT_THREAD ? doing_for(b, at, true) : NULL;
 
 	if (oom)
 		return wg_say(b, "an allocation of %s of device memory failed in thread %d%s%s %s ago (%s free, "
@@ -420,8 +453,14 @@ static const char *root(struct wg_b *b, const struct wg_finding *f, const struct
 	}
 	if (n->type == IT_THREAD && f->npath)
 		return wg_say(b, "%s %s%s%s", who, act, text ? ": " : "", text ? text : "");
-	if (text)
-		return f->npath && n->type != IT_THREAD ? wg_say(b, "%s: %s", who, text) : text;
+	if (text) {
+		const char *object = b->n.v[f->start].wobject;
+
+		/* "waits for mutex 0x10: its owner has ended": the object is named once. */
+		if (!f->npath || n->type == IT_THREAD || (f->npath == 1 && object && !strcmp(object, who)))
+			return text;
+		return wg_say(b, "%s: %s", who, text);
+	}
 	return NULL;
 }
 
@@ -467,7 +506,15 @@ void wg_word(struct wg_b *b, const struct wg_finding *f, const struct wg_failure
 
 		c->what = n->type == IT_THREAD ? doing(b, f->endnode)
 			  : n->has_end && n->end.text ? n->end.text : wg_name_node(b, f->endnode);
-		if (f->cycle)
+		for (size_t i = f->cycle_from; f->cycle && i < f->npath; i++) {
+			const struct wg_iedge *e = &b->e.v[f->path[i]];
+			const struct wg_thread *t = wg_thr(b, &b->n.v[e->from]);
+
 			c->what = "is part of the ring";
+			if (t && t->tid == c->tid) {
+				c->what = wg_say(b, "waits for %s and is waited for", wg_name_node(b, e->to));
+				break;
+			}
+		}
 	}
 }
