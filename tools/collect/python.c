@@ -82,7 +82,10 @@ int wg_python_collect(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 	struct wg_py py;
 	const char *why;
 	size_t unread = 0;
-	int err = wg_py_open(&py, f, p, m, s, &why);
+	int err;
+
+	wg_mem_forget(m); /* pages of one moment: what was read for other facts is older */
+	err = wg_py_open(&py, f, p, m, s, &why);
 
 	if (err == -ENOENT || wg_mem_error(m))
 		return 0;

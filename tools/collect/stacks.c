@@ -474,6 +474,7 @@ int wg_stacks_collect(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 			       "the process' memory cannot be read: see process memory", NULL);
 		return 0;
 	}
+	wg_mem_forget(m);
 	c.u = wg_unwinder_open(s);
 	c.tmp = wg_arena_new();
 	c.w = calloc(1, sizeof(*c.w));

@@ -388,6 +388,7 @@ int wg_stdio_collect(struct wg_facts *f, struct wg_process *p, struct wg_mem *m,
 		return 0;
 	}
 	c.tmp = wg_arena_new();
+	wg_mem_forget(m);
 	files = read_files(&c);
 	cxx_symbol(&c, "_ZTVSt13basic_filebufIcSt11char_traitsIcEE", filebuf);
 	if (filebuf[0])

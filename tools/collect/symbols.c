@@ -252,6 +252,15 @@ static void name_it(struct wg_symbols *s, struct wg_facts *f, uint64_t pc, bool 
 		return;
 	}
 	out->module = wg_str(f->arena, mod->path);
+	if (mod->image->replaced || (mod->image->dead && !mod->image->copy)) {
+		struct wg_process *p = wg_find_process(f, wg_mem_pid(s->m));
+
+		wg_add_missing(f, p, wg_fmt(f->arena, "symbols of %s", mod->path),
+			       mod->image->replaced ?
+				       "the file was replaced or removed after it was loaded" :
+				       "the file cannot be read, or not in time",
+			       NULL);
+	}
 	if (!mod->usable) {
 		x = wg_mem_map_at(s->m, look);
 		out->offset = x ? pc - x->lo + x->off : pc - mod->base;
