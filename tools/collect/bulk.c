@@ -17,6 +17,7 @@
 
 #define MAX_FDS 8
 #define ALIGN 8u
+#define MIN_CAP (1u << 20)
 
 struct record {
 	uint32_t size; /* of the whole record, header included */
@@ -58,9 +59,14 @@ struct wg_bulk *wg_bulk_new(size_t cap, size_t arg_size)
 	if (!b)
 		return NULL;
 	b->arg = calloc(1, arg_size ? arg_size : 1);
-	/* Reserved only: pages come with the records, and stay where they are. */
-	b->base = mmap(NULL, cap, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	/*
+	 * Reserved only: pages come with the records, and stay where they are. Less will do where
+	 * address space is limited or no memory may be promised that is not there.
+	 */
+	while ((b->base = mmap(NULL, cap, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) == MAP_FAILED &&
+	       cap > MIN_CAP)
+		cap /= 2;
 	if (!b->arg || b->base == MAP_FAILED) {
 		if (b->base != MAP_FAILED)
 			munmap(b->base, cap);
@@ -115,8 +121,13 @@ int wg_bulk_run(struct wg_bulk *b, double seconds, void (*fn)(struct wg_bulk *b)
 
 	b->fn = fn;
 	rc = wg_with_deadline(seconds, run, b);
-	if (rc == -ETIMEDOUT)
+	if (rc == -ETIMEDOUT) {
 		b->left = true;
+	} else if (rc) {
+		/* No thread to be had: a limit on processes may be the very thing to find. */
+		fn(b);
+		rc = 0;
+	}
 	return rc;
 }
 

@@ -171,6 +171,13 @@ static void collect_full(struct run *r, struct wg_process *p)
 			       "give it more with --deadline");
 		return;
 	}
+	if (c->nthreads + (size_t)(k->stat.nthreads > 0 ? k->stat.nthreads : 1) > WG_MAX_THREADS &&
+	    c->nthreads) {
+		p->stub = true;
+		wg_add_missing(f, p, "threads and files", "the limit of one collection (20000 threads)",
+			       "ask about it alone");
+		return;
+	}
 	take_children(f, p);
 	k->mem = wg_mem_open(f, p, c->given_pid == p->pid ? c->given_memfd : -1);
 	rc = wg_procfs_threads(f, p, k->mem);

@@ -984,9 +984,9 @@ int wg_procfs_threads(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 	}
 	if (denied)
 		why_no_syscalls(f, p, denied);
-	if (c->nthreads > WG_MAX_THREADS)
-		wg_add_missing(f, NULL, "threads beyond the first 20000", "the limit of one collection",
-			       "ask about fewer processes");
+	if (k->stat.nthreads > WG_MAX_THREADS)
+		wg_add_missing(f, p, "threads beyond the first 20000", "the limit of one collection",
+			       NULL);
 	qsort(k->tasks, k->ntasks, sizeof(*k->tasks), by_task);
 	if (p->threads.n)
 		qsort(p->threads.v, p->threads.n, sizeof(*p->threads.v), by_tid);
