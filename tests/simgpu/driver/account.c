@@ -54,7 +54,7 @@ static off_t row_offset(int row)
 /* cmd: F_SETLK, F_SETLKW, F_GETLK; returns fcntl's result, *type is what F_GETLK found */
 static int range_lock(int cmd, short *type, off_t start, off_t len)
 {
-	struct flock l = { .l_type = *type, .l_whence = SEEK_SET, .l_start = start, .l_len = len };
+	struct flock l = {.l_type = *type, .l_whence = SEEK_SET, .l_start = start, .l_len = len};
 	int rc;
 
 	do
@@ -163,8 +163,9 @@ static void sweep(void)
 		return;
 	n = snprintf(prefix, sizeof(prefix), "simgpu-%u", geteuid());
 	while ((e = readdir(d))) {
-		struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = row_offset(0) };
-		struct flock first = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+		struct flock all = {
+			.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = row_offset(0)};
+		struct flock first = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
 		int fd;
 
 		if (strncmp(e->d_name, prefix, (size_t)n) || (e->d_name[n] && e->d_name[n] != '-'))
@@ -175,7 +176,8 @@ static void sweep(void)
 		fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 		if (fd < 0)
 			continue;
-		if (!fcntl(fd, F_SETLK, &first) && !fcntl(fd, F_GETLK, &all) && all.l_type == F_UNLCK)
+		if (!fcntl(fd, F_SETLK, &first) && !fcntl(fd, F_GETLK, &all) &&
+		    all.l_type == F_UNLCK)
 			unlink(path);
 		close(fd);
 	}
@@ -222,7 +224,7 @@ int sg_charge(int dev, uint64_t bytes)
 	struct row *r = &book->rows[mine];
 
 	for (int try = 0; try < 5; try++) {
-		struct timespec pause = { 0, 100000L * (try + 1) + 37000L * (mine % 16) };
+		struct timespec pause = {0, 100000L * (try + 1) + 37000L * (mine % 16)};
 		uint64_t sum;
 
 		atomic_fetch_add(&r->used[dev], bytes);

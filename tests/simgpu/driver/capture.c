@@ -163,7 +163,8 @@ CUresult sg_capture_unsafe(struct sg_ctx *ctx)
 		bool own = pthread_equal(c->thread, pthread_self());
 
 		if ((own && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED) ||
-		    (thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL)) {
+		    (thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+		     c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL)) {
 			c->broken = true;
 			bad = true;
 		}
@@ -190,7 +191,8 @@ CUresult sg_capture_sync(struct sg_stream *s)
 	return e;
 }
 
-/* Locked: work for, or a wait for, the legacy stream would depend on blocking streams that capture. */
+/* Locked: work for, or a wait for, the legacy stream would depend on blocking streams that capture.
+ */
 CUresult sg_capture_legacy(struct sg_ctx *ctx)
 {
 	if (!atomic_load(&capture_count))
@@ -223,8 +225,8 @@ CUresult sg_ctx_idle(struct sg_ctx *ctx)
 
 /* -- calls ------------------------------------------------------------------------------------ */
 
-static CUresult begin(CUstream h, CUstreamCaptureMode mode, struct sg_graph *graph, const CUgraphNode *deps,
-		      size_t count, bool pt)
+static CUresult begin(CUstream h, CUstreamCaptureMode mode, struct sg_graph *graph,
+		      const CUgraphNode *deps, size_t count, bool pt)
 {
 	struct sg_stream *s;
 	struct sg_capture *c;
@@ -299,7 +301,8 @@ static CUresult end(CUstream h, CUgraph *out, bool pt)
 		sg_unlock();
 		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
 	}
-	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && !pthread_equal(c->thread, pthread_self())) {
+	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+	    !pthread_equal(c->thread, pthread_self())) {
 		sg_unlock();
 		return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 	}
@@ -336,7 +339,8 @@ static CUresult end(CUstream h, CUgraph *out, bool pt)
 }
 
 static CUresult info(CUstream h, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-		     const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *count, bool pt)
+		     const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *count,
+		     bool pt)
 {
 	struct sg_stream *s;
 	CUresult e = sg_stream_resolve(h, pt, &s);
@@ -402,7 +406,8 @@ static CUresult to_graph(CUstream s, CUgraph h, const CUgraphNode *deps, size_t 
 {
 	struct sg_graph *g = sg_graph_of(h);
 
-	return g && (deps || !count) ? begin(s, mode, g, deps, count, pt) : CUDA_ERROR_INVALID_VALUE;
+	return g && (deps || !count) ? begin(s, mode, g, deps, count, pt)
+				     : CUDA_ERROR_INVALID_VALUE;
 }
 
 #define BOTH(sym, thread_sym, params, legacy_call, thread_call)                                    \
@@ -420,16 +425,21 @@ BOTH(cuStreamBeginCapture, cuStreamBeginCapture_ptsz, (CUstream s),
 BOTH(cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz, (CUstream s, CUstreamCaptureMode m),
      begin(s, m, NULL, NULL, 0, false), begin(s, m, NULL, NULL, 0, true))
 BOTH(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz,
-     (CUstream s, CUgraph g, const CUgraphNode *d, const CUgraphEdgeData *x, size_t n, CUstreamCaptureMode m),
+     (CUstream s, CUgraph g, const CUgraphNode *d, const CUgraphEdgeData *x, size_t n,
+      CUstreamCaptureMode m),
      ((void)x, to_graph(s, g, d, n, m, false)), ((void)x, to_graph(s, g, d, n, m, true)))
-BOTH(cuStreamEndCapture, cuStreamEndCapture_ptsz, (CUstream s, CUgraph *g), end(s, g, false), end(s, g, true))
+BOTH(cuStreamEndCapture, cuStreamEndCapture_ptsz, (CUstream s, CUgraph *g), end(s, g, false),
+     end(s, g, true))
 BOTH(cuStreamIsCapturing, cuStreamIsCapturing_ptsz, (CUstream s, CUstreamCaptureStatus *out),
-     info(s, out, NULL, NULL, NULL, NULL, NULL, false), info(s, out, NULL, NULL, NULL, NULL, NULL, true))
+     info(s, out, NULL, NULL, NULL, NULL, NULL, false),
+     info(s, out, NULL, NULL, NULL, NULL, NULL, true))
 BOTH(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_ptsz,
-     (CUstream s, CUstreamCaptureStatus *out, cuuint64_t *id), info(s, out, id, NULL, NULL, NULL, NULL, false),
+     (CUstream s, CUstreamCaptureStatus *out, cuuint64_t *id),
+     info(s, out, id, NULL, NULL, NULL, NULL, false),
      info(s, out, id, NULL, NULL, NULL, NULL, true))
 BOTH(cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz,
-     (CUstream s, CUstreamCaptureStatus *out, cuuint64_t *id, CUgraph *g, const CUgraphNode **d, size_t *n),
+     (CUstream s, CUstreamCaptureStatus *out, cuuint64_t *id, CUgraph *g, const CUgraphNode **d,
+      size_t *n),
      info(s, out, id, g, d, NULL, n, false), info(s, out, id, g, d, NULL, n, true))
 BOTH(cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz,
      (CUstream s, CUstreamCaptureStatus *out, cuuint64_t *id, CUgraph *g, const CUgraphNode **d,

@@ -56,7 +56,7 @@ static CUresult give(struct sg_stream *s, struct sg_op *op, bool wait)
 static CUresult copy(CUstream h, bool pt, bool async, struct sg_copy *b, bool dst_device,
 		     bool src_device, const CUDA_MEMCPY3D *node)
 {
-	struct sg_op op = { .kind = SG_OP_COPY };
+	struct sg_op op = {.kind = SG_OP_COPY};
 	struct sg_stream *s;
 	enum side d, r;
 	size_t total;
@@ -68,8 +68,10 @@ static CUresult copy(CUstream h, bool pt, bool async, struct sg_copy *b, bool ds
 	total = b->width * b->height * b->depth;
 	if (!total)
 		return CUDA_SUCCESS;
-	d = side_of((uint64_t)b->dst, reach(b->width, b->dpitch, b->height, b->dslice, b->depth), dst_device);
-	r = side_of((uint64_t)b->src, reach(b->width, b->spitch, b->height, b->sslice, b->depth), src_device);
+	d = side_of((uint64_t)b->dst, reach(b->width, b->dpitch, b->height, b->dslice, b->depth),
+		    dst_device);
+	r = side_of((uint64_t)b->src, reach(b->width, b->spitch, b->height, b->sslice, b->depth),
+		    src_device);
 	if (d == SIDE_BAD || r == SIDE_BAD || !b->dst || !b->src)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (async)
@@ -92,11 +94,15 @@ static CUresult copy(CUstream h, bool pt, bool async, struct sg_copy *b, bool ds
 	if (node) {
 		op.copy.node = *node;
 	} else {
-		op.copy.node = (CUDA_MEMCPY3D){
-			.srcMemoryType = CU_MEMORYTYPE_UNIFIED, .srcDevice = (CUdeviceptr)b->src,
-			.dstMemoryType = CU_MEMORYTYPE_UNIFIED, .dstDevice = (CUdeviceptr)b->dst,
-			.srcPitch = b->spitch, .dstPitch = b->dpitch, .WidthInBytes = b->width,
-			.Height = b->height, .Depth = b->depth };
+		op.copy.node = (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+					       .srcDevice = (CUdeviceptr)b->src,
+					       .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+					       .dstDevice = (CUdeviceptr)b->dst,
+					       .srcPitch = b->spitch,
+					       .dstPitch = b->dpitch,
+					       .WidthInBytes = b->width,
+					       .Height = b->height,
+					       .Depth = b->depth};
 	}
 	return give(s, &op, wait);
 }
@@ -104,8 +110,15 @@ static CUresult copy(CUstream h, bool pt, bool async, struct sg_copy *b, bool ds
 static CUresult copy1(CUstream h, bool pt, bool async, uint64_t dst, uint64_t src, size_t n,
 		      bool dst_device, bool src_device)
 {
-	struct sg_copy b = { .dst = (uint8_t *)dst, .src = (const uint8_t *)src, .dpitch = n,
-			     .dslice = n, .spitch = n, .sslice = n, .width = n, .height = 1, .depth = 1 };
+	struct sg_copy b = {.dst = (uint8_t *)dst,
+			    .src = (const uint8_t *)src,
+			    .dpitch = n,
+			    .dslice = n,
+			    .spitch = n,
+			    .sslice = n,
+			    .width = n,
+			    .height = 1,
+			    .depth = 1};
 
 	return copy(h, pt, async, &b, dst_device, src_device, NULL);
 }
@@ -131,23 +144,28 @@ static CUresult copy1(CUstream h, bool pt, bool async, uint64_t dst, uint64_t sr
 	}
 
 SYNC(cuMemcpy, cuMemcpy_ptds, (CUdeviceptr d, CUdeviceptr r, size_t n), d, r, n, false, false)
-ASYNC(cuMemcpyAsync, cuMemcpyAsync_ptsz, (CUdeviceptr d, CUdeviceptr r, size_t n, CUstream s), d, r, n,
-      false, false)
-SYNC(cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds, (CUdeviceptr d, const void *r, size_t n), d, r, n, true, false)
+ASYNC(cuMemcpyAsync, cuMemcpyAsync_ptsz, (CUdeviceptr d, CUdeviceptr r, size_t n, CUstream s), d, r,
+      n, false, false)
+SYNC(cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds, (CUdeviceptr d, const void *r, size_t n), d, r, n, true,
+     false)
 ASYNC(cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v2_ptsz,
       (CUdeviceptr d, const void *r, size_t n, CUstream s), d, r, n, true, false)
-SYNC(cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds, (void *d, CUdeviceptr r, size_t n), d, r, n, false, true)
-ASYNC(cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v2_ptsz, (void *d, CUdeviceptr r, size_t n, CUstream s), d,
-      r, n, false, true)
-SYNC(cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds, (CUdeviceptr d, CUdeviceptr r, size_t n), d, r, n, true, true)
+SYNC(cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds, (void *d, CUdeviceptr r, size_t n), d, r, n, false,
+     true)
+ASYNC(cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v2_ptsz,
+      (void *d, CUdeviceptr r, size_t n, CUstream s), d, r, n, false, true)
+SYNC(cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds, (CUdeviceptr d, CUdeviceptr r, size_t n), d, r, n, true,
+     true)
 ASYNC(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync_v2_ptsz,
       (CUdeviceptr d, CUdeviceptr r, size_t n, CUstream s), d, r, n, true, true)
 SYNC(cuMemcpyPeer, cuMemcpyPeer_ptds,
      (CUdeviceptr d, CUcontext dc __attribute__((unused)), CUdeviceptr r,
-      CUcontext rc __attribute__((unused)), size_t n), d, r, n, true, true)
+      CUcontext rc __attribute__((unused)), size_t n),
+     d, r, n, true, true)
 ASYNC(cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz,
       (CUdeviceptr d, CUcontext dc __attribute__((unused)), CUdeviceptr r,
-       CUcontext rc __attribute__((unused)), size_t n, CUstream s), d, r, n, true, true)
+       CUcontext rc __attribute__((unused)), size_t n, CUstream s),
+      d, r, n, true, true)
 
 #define ARRAY_AT(a, off) ((a) ? sg_array_data(a, NULL, NULL, NULL) + (off) : 0)
 SYNC(cuMemcpyDtoA_v2, cuMemcpyDtoA_v2_ptds, (CUarray d, size_t o, CUdeviceptr r, size_t n),
@@ -167,8 +185,8 @@ ASYNC(cuMemcpyAtoHAsync_v2, cuMemcpyAtoHAsync_v2_ptsz,
 
 /* -- boxes ------------------------------------------------------------------------------------ */
 
-static uint64_t corner(CUmemorytype type, const void *host, CUdeviceptr dev, CUarray array, size_t x,
-		       size_t y, size_t z, size_t *pitch, size_t *rows, bool *device)
+static uint64_t corner(CUmemorytype type, const void *host, CUdeviceptr dev, CUarray array,
+		       size_t x, size_t y, size_t z, size_t *pitch, size_t *rows, bool *device)
 {
 	uint64_t base;
 
@@ -193,8 +211,10 @@ static uint64_t corner(CUmemorytype type, const void *host, CUdeviceptr dev, CUa
 CUresult sg_box3d(const CUDA_MEMCPY3D *p, struct sg_copy *b, bool *dst_device, bool *src_device);
 CUresult sg_box3d(const CUDA_MEMCPY3D *p, struct sg_copy *b, bool *dst_device, bool *src_device)
 {
-	size_t sp = p->srcPitch ? p->srcPitch : p->WidthInBytes, sr = p->srcHeight ? p->srcHeight : p->Height;
-	size_t dp = p->dstPitch ? p->dstPitch : p->WidthInBytes, dr = p->dstHeight ? p->dstHeight : p->Height;
+	size_t sp = p->srcPitch ? p->srcPitch : p->WidthInBytes,
+	       sr = p->srcHeight ? p->srcHeight : p->Height;
+	size_t dp = p->dstPitch ? p->dstPitch : p->WidthInBytes,
+	       dr = p->dstHeight ? p->dstHeight : p->Height;
 
 	memset(b, 0, sizeof(*b));
 	b->src = (const uint8_t *)corner(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray,
@@ -231,7 +251,7 @@ static CUresult copy3(const CUDA_MEMCPY3D *p, CUstream h, bool pt, bool async)
 
 static CUresult copy2(const CUDA_MEMCPY2D *p, CUstream h, bool pt, bool async)
 {
-	CUDA_MEMCPY3D q = { 0 };
+	CUDA_MEMCPY3D q = {0};
 
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -261,7 +281,8 @@ static CUresult copy_peer3(const CUDA_MEMCPY3D_PEER *p, CUstream h, bool pt, boo
 
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
-	_Static_assert(sizeof(q) == sizeof(*p), "differs only in what stands in the reserved words");
+	_Static_assert(sizeof(q) == sizeof(*p),
+		       "differs only in what stands in the reserved words");
 	memcpy(&q, p, sizeof(q));
 	return copy3(&q, h, pt, async);
 }
@@ -304,7 +325,8 @@ static CUresult batch(CUdeviceptr *d, CUdeviceptr *r, size_t *n, size_t count, C
 }
 
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *d, CUdeviceptr *r, size_t *n, size_t count,
-			       CUmemcpyAttributes *attrs, size_t *index, size_t attr_count, CUstream s)
+			       CUmemcpyAttributes *attrs, size_t *index, size_t attr_count,
+			       CUstream s)
 {
 	(void)attrs;
 	(void)index;
@@ -327,7 +349,7 @@ CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *d, CUdeviceptr *r, size_t *n, s
 static CUresult set(CUstream h, bool pt, bool async, uint64_t dst, size_t pitch, uint32_t value,
 		    uint8_t elem, size_t width, size_t height)
 {
-	struct sg_op op = { .kind = SG_OP_SET };
+	struct sg_op op = {.kind = SG_OP_SET};
 	struct sg_stream *s;
 	enum side d;
 	CUresult e = sg_stream_resolve(h, pt, &s);
@@ -341,9 +363,13 @@ static CUresult set(CUstream h, bool pt, bool async, uint64_t dst, size_t pitch,
 	d = side_of(dst, (height - 1) * pitch + width * elem, true);
 	if (d == SIDE_BAD)
 		return CUDA_ERROR_INVALID_VALUE;
-	op.set.box = (struct sg_set){ (uint8_t *)dst, pitch, width, height, value, elem };
-	op.set.node = (CUDA_MEMSET_NODE_PARAMS){ .dst = dst, .pitch = pitch, .value = value,
-						 .elementSize = elem, .width = width, .height = height };
+	op.set.box = (struct sg_set){(uint8_t *)dst, pitch, width, height, value, elem};
+	op.set.node = (CUDA_MEMSET_NODE_PARAMS){.dst = dst,
+						.pitch = pitch,
+						.value = value,
+						.elementSize = elem,
+						.width = width,
+						.height = height};
 	return give(s, &op, !async && d == SIDE_PINNED);
 }
 

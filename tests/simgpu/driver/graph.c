@@ -32,7 +32,8 @@ struct sg_exec {
 	struct sg_ctx *lane_ctx;
 	struct sg_dep last; /* the previous launch: two of one executable do not overlap */
 	struct sg_graph_memory *memory;
-	struct sg_graph *source; /* as it was: a launch into a capture becomes a child graph of it */
+	struct sg_graph
+		*source; /* as it was: a launch into a capture becomes a child graph of it */
 	uint64_t flags;
 };
 
@@ -157,7 +158,8 @@ static struct sg_op op_copy(const struct sg_op *from)
 
 	if (op.kind == SG_OP_KERNEL && from->kernel.params) {
 		op.kernel.params = malloc(from->kernel.func->native->param_bytes);
-		memcpy(op.kernel.params, from->kernel.params, from->kernel.func->native->param_bytes);
+		memcpy(op.kernel.params, from->kernel.params,
+		       from->kernel.func->native->param_bytes);
 	} else if (op.kind == SG_OP_BATCH) {
 		op.batch.ops = malloc(from->batch.count * sizeof(*op.batch.ops));
 		memcpy(op.batch.ops, from->batch.ops, from->batch.count * sizeof(*op.batch.ops));
@@ -253,8 +255,8 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *out, CUgraphNode h, CUgraph clone)
 
 /* -- adding nodes ----------------------------------------------------------------------------- */
 
-static CUresult add(CUgraphNode *out, CUgraph h, const CUgraphNode *deps, size_t count, CUgraphNodeType type,
-		    struct sg_op *op)
+static CUresult add(CUgraphNode *out, CUgraph h, const CUgraphNode *deps, size_t count,
+		    CUgraphNodeType type, struct sg_op *op)
 {
 	struct sg_graph *g = sg_graph_of(h);
 	struct sg_node *n;
@@ -289,7 +291,8 @@ static CUresult kernel_op(const CUDA_KERNEL_NODE_PARAMS *p, struct sg_op *op)
 	f = sg_func_of(p->func ? p->func : (CUfunction)p->kern, ctx);
 	if (!f)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (!p->gridDimX || !p->gridDimY || !p->gridDimZ || !p->blockDimX || !p->blockDimY || !p->blockDimZ)
+	if (!p->gridDimX || !p->gridDimY || !p->gridDimZ || !p->blockDimX || !p->blockDimY ||
+	    !p->blockDimZ)
 		return CUDA_ERROR_INVALID_VALUE;
 	op->kind = SG_OP_KERNEL;
 	op->kernel.func = f;
@@ -316,7 +319,8 @@ static CUresult set_op(const CUDA_MEMSET_NODE_PARAMS *p, struct sg_op *op)
 	bool ok;
 
 	memset(op, 0, sizeof(*op));
-	if (!p || (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) || !p->width || !p->height)
+	if (!p || (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) ||
+	    !p->width || !p->height)
 		return CUDA_ERROR_INVALID_VALUE;
 	sg_lock();
 	ok = sg_backed(p->dst, (p->height - 1) * p->pitch + p->width * p->elementSize);
@@ -325,8 +329,8 @@ static CUresult set_op(const CUDA_MEMSET_NODE_PARAMS *p, struct sg_op *op)
 		return CUDA_ERROR_INVALID_VALUE;
 	op->kind = SG_OP_SET;
 	op->set.node = *p;
-	op->set.box = (struct sg_set){ (uint8_t *)p->dst, p->pitch, p->width, p->height, p->value,
-				       (uint8_t)p->elementSize };
+	op->set.box = (struct sg_set){(uint8_t *)p->dst, p->pitch, p->width,
+				      p->height,	 p->value, (uint8_t)p->elementSize};
 	return CUDA_SUCCESS;
 }
 
@@ -377,7 +381,7 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode 
 
 static CUDA_KERNEL_NODE_PARAMS from_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
-	CUDA_KERNEL_NODE_PARAMS q = { 0 };
+	CUDA_KERNEL_NODE_PARAMS q = {0};
 
 	memcpy(&q, p, sizeof(*p)); /* v2 only adds at the end */
 	return q;
@@ -425,12 +429,13 @@ CUresult cuGraphAddHostNode(CUgraphNode *out, CUgraph g, const CUgraphNode *d, s
 
 CUresult cuGraphAddEmptyNode(CUgraphNode *out, CUgraph g, const CUgraphNode *d, size_t n)
 {
-	struct sg_op op = { .kind = SG_OP_NOP };
+	struct sg_op op = {.kind = SG_OP_NOP};
 
 	return add(out, g, d, n, CU_GRAPH_NODE_TYPE_EMPTY, &op);
 }
 
-CUresult cuGraphAddEventRecordNode(CUgraphNode *out, CUgraph g, const CUgraphNode *d, size_t n, CUevent ev)
+CUresult cuGraphAddEventRecordNode(CUgraphNode *out, CUgraph g, const CUgraphNode *d, size_t n,
+				   CUevent ev)
 {
 	struct sg_op op;
 	CUresult e = event_op(ev, true, &op);
@@ -438,7 +443,8 @@ CUresult cuGraphAddEventRecordNode(CUgraphNode *out, CUgraph g, const CUgraphNod
 	return e ? e : add(out, g, d, n, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &op);
 }
 
-CUresult cuGraphAddEventWaitNode(CUgraphNode *out, CUgraph g, const CUgraphNode *d, size_t n, CUevent ev)
+CUresult cuGraphAddEventWaitNode(CUgraphNode *out, CUgraph g, const CUgraphNode *d, size_t n,
+				 CUevent ev)
 {
 	struct sg_op op;
 	CUresult e = event_op(ev, false, &op);
@@ -446,9 +452,10 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode *out, CUgraph g, const CUgraphNode 
 	return e ? e : add(out, g, d, n, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &op);
 }
 
-CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph g, const CUgraphNode *d, size_t n, CUgraph child)
+CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph g, const CUgraphNode *d, size_t n,
+				  CUgraph child)
 {
-	struct sg_op op = { .kind = SG_OP_CHILD };
+	struct sg_op op = {.kind = SG_OP_CHILD};
 
 	if (!sg_graph_of(child) || !sg_graph_of(g))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -470,7 +477,7 @@ CUresult cuGraphAddBatchMemOpNode(CUgraphNode *out, CUgraph g, const CUgraphNode
 CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph g, const CUgraphNode *d, size_t n,
 				CUDA_MEM_ALLOC_NODE_PARAMS *p)
 {
-	struct sg_op op = { .kind = SG_OP_ALLOC };
+	struct sg_op op = {.kind = SG_OP_ALLOC};
 	struct sg_pool *pool;
 	uint64_t at;
 	CUresult e = sg_enter();
@@ -491,9 +498,10 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph g, const CUgraphNode *
 	return add(out, g, d, n, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &op);
 }
 
-CUresult cuGraphAddMemFreeNode(CUgraphNode *out, CUgraph g, const CUgraphNode *d, size_t n, CUdeviceptr p)
+CUresult cuGraphAddMemFreeNode(CUgraphNode *out, CUgraph g, const CUgraphNode *d, size_t n,
+			       CUdeviceptr p)
 {
-	struct sg_op op = { .kind = SG_OP_FREE };
+	struct sg_op op = {.kind = SG_OP_FREE};
 
 	sg_lock();
 	op.free.alloc = sg_find(p);
@@ -503,8 +511,8 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode *out, CUgraph g, const CUgraphNode *d
 	return add(out, g, d, n, CU_GRAPH_NODE_TYPE_MEM_FREE, &op);
 }
 
-CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode *d, const CUgraphEdgeData *x,
-			   size_t n, CUgraphNodeParams *p)
+CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode *d,
+			   const CUgraphEdgeData *x, size_t n, CUgraphNodeParams *p)
 {
 	CUDA_MEMSET_NODE_PARAMS set;
 	CUDA_HOST_NODE_PARAMS host;
@@ -523,11 +531,12 @@ CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode *d, co
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
 		return cuGraphAddMemcpyNode(out, g, d, n, &p->memcpy.copyParams, p->memcpy.copyCtx);
 	case CU_GRAPH_NODE_TYPE_MEMSET:
-		set = (CUDA_MEMSET_NODE_PARAMS){ p->memset.dst, p->memset.pitch, p->memset.value,
-						 p->memset.elementSize, p->memset.width, p->memset.height };
+		set = (CUDA_MEMSET_NODE_PARAMS){p->memset.dst,	 p->memset.pitch,
+						p->memset.value, p->memset.elementSize,
+						p->memset.width, p->memset.height};
 		return cuGraphAddMemsetNode(out, g, d, n, &set, p->memset.ctx);
 	case CU_GRAPH_NODE_TYPE_HOST:
-		host = (CUDA_HOST_NODE_PARAMS){ p->host.fn, p->host.userData };
+		host = (CUDA_HOST_NODE_PARAMS){p->host.fn, p->host.userData};
 		return cuGraphAddHostNode(out, g, d, n, &host);
 	case CU_GRAPH_NODE_TYPE_GRAPH:
 		return cuGraphAddChildGraphNode(out, g, d, n, p->graph.graph);
@@ -538,23 +547,24 @@ CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode *d, co
 	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
 		return cuGraphAddEventRecordNode(out, g, d, n, p->eventRecord.event);
 	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-		alloc = (CUDA_MEM_ALLOC_NODE_PARAMS){ .poolProps = p->alloc.poolProps,
-						      .bytesize = p->alloc.bytesize };
+		alloc = (CUDA_MEM_ALLOC_NODE_PARAMS){.poolProps = p->alloc.poolProps,
+						     .bytesize = p->alloc.bytesize};
 		e = cuGraphAddMemAllocNode(out, g, d, n, &alloc);
 		p->alloc.dptr = alloc.dptr;
 		return e;
 	case CU_GRAPH_NODE_TYPE_MEM_FREE:
 		return cuGraphAddMemFreeNode(out, g, d, n, p->free.dptr);
 	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-		batch = (CUDA_BATCH_MEM_OP_NODE_PARAMS){ p->memOp.ctx, p->memOp.count, p->memOp.paramArray,
-							 p->memOp.flags };
+		batch = (CUDA_BATCH_MEM_OP_NODE_PARAMS){p->memOp.ctx, p->memOp.count,
+							p->memOp.paramArray, p->memOp.flags};
 		return cuGraphAddBatchMemOpNode(out, g, d, n, &batch);
 	default:
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 }
 
-CUresult cuGraphAddNode(CUgraphNode *out, CUgraph g, const CUgraphNode *d, size_t n, CUgraphNodeParams *p)
+CUresult cuGraphAddNode(CUgraphNode *out, CUgraph g, const CUgraphNode *d, size_t n,
+			CUgraphNodeParams *p)
 {
 	return cuGraphAddNode_v2(out, g, d, NULL, n, p);
 }
@@ -582,7 +592,7 @@ CUresult cuGraphGetNodes(CUgraph h, CUgraphNode *out, size_t *count)
 CUresult cuGraphGetRootNodes(CUgraph h, CUgraphNode *out, size_t *count)
 {
 	struct sg_graph *g = sg_graph_of(h);
-	struct sg_node_set roots = { 0 };
+	struct sg_node_set roots = {0};
 	CUresult e;
 
 	if (!g)
@@ -595,7 +605,8 @@ CUresult cuGraphGetRootNodes(CUgraph h, CUgraphNode *out, size_t *count)
 	return e;
 }
 
-CUresult cuGraphGetEdges_v2(CUgraph h, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges, size_t *count)
+CUresult cuGraphGetEdges_v2(CUgraph h, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges,
+			    size_t *count)
 {
 	struct sg_graph *g = sg_graph_of(h);
 	size_t n = 0;
@@ -632,7 +643,8 @@ CUresult cuGraphNodeGetType(CUgraphNode h, CUgraphNodeType *out)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphNodeGetDependencies_v2(CUgraphNode h, CUgraphNode *out, CUgraphEdgeData *edges, size_t *count)
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode h, CUgraphNode *out, CUgraphEdgeData *edges,
+				       size_t *count)
 {
 	struct sg_node *n = sg_node_of(h);
 
@@ -648,10 +660,11 @@ CUresult cuGraphNodeGetDependencies(CUgraphNode h, CUgraphNode *out, size_t *cou
 	return cuGraphNodeGetDependencies_v2(h, out, NULL, count);
 }
 
-CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode h, CUgraphNode *out, CUgraphEdgeData *edges, size_t *count)
+CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode h, CUgraphNode *out, CUgraphEdgeData *edges,
+					 size_t *count)
 {
 	struct sg_node *n = sg_node_of(h);
-	struct sg_node_set s = { 0 };
+	struct sg_node_set s = {0};
 	CUresult e;
 
 	if (!n)
@@ -690,7 +703,8 @@ CUresult cuGraphAddDependencies_v2(CUgraph h, const CUgraphNode *from, const CUg
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddDependencies(CUgraph h, const CUgraphNode *from, const CUgraphNode *to, size_t count)
+CUresult cuGraphAddDependencies(CUgraph h, const CUgraphNode *from, const CUgraphNode *to,
+				size_t count)
 {
 	return cuGraphAddDependencies_v2(h, from, to, NULL, count);
 }
@@ -716,13 +730,15 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph h, const CUgraphNode *from, const 
 		return CUDA_ERROR_INVALID_VALUE;
 	sg_lock();
 	for (size_t i = 0; i < count && !e; i++)
-		if (!sg_node_of(to[i]) || !set_remove(&sg_node_of(to[i])->deps, sg_node_of(from[i])))
+		if (!sg_node_of(to[i]) ||
+		    !set_remove(&sg_node_of(to[i])->deps, sg_node_of(from[i])))
 			e = CUDA_ERROR_INVALID_VALUE;
 	sg_unlock();
 	return e;
 }
 
-CUresult cuGraphRemoveDependencies(CUgraph h, const CUgraphNode *from, const CUgraphNode *to, size_t count)
+CUresult cuGraphRemoveDependencies(CUgraph h, const CUgraphNode *from, const CUgraphNode *to,
+				   size_t count)
 {
 	return cuGraphRemoveDependencies_v2(h, from, to, NULL, count);
 }
@@ -750,9 +766,10 @@ CUresult cuGraphDestroyNode(CUgraphNode h)
 
 CUresult cuGraphDebugDotPrint(CUgraph h, const char *path, unsigned int flags)
 {
-	static const char *const names[] = { "KERNEL", "MEMCPY", "MEMSET", "HOST", "GRAPH", "EMPTY", "WAIT_EVENT",
-					     "EVENT_RECORD", "SIGNAL", "WAIT", "MEM_ALLOC", "MEM_FREE",
-					     "BATCH_MEM_OP", "CONDITIONAL" };
+	static const char *const names[] = {
+		"KERNEL",    "MEMCPY",	   "MEMSET",	   "HOST",	 "GRAPH",
+		"EMPTY",     "WAIT_EVENT", "EVENT_RECORD", "SIGNAL",	 "WAIT",
+		"MEM_ALLOC", "MEM_FREE",   "BATCH_MEM_OP", "CONDITIONAL"};
 	struct sg_graph *g = sg_graph_of(h);
 	FILE *f;
 
@@ -805,20 +822,21 @@ static CUresult replace(struct sg_op *at, const struct sg_op *by)
 		return CUDA_SUCCESS;                                                               \
 	}
 GETTER(cuGraphKernelNodeGetParams_v2, KERNEL, CUDA_KERNEL_NODE_PARAMS, *out = n->op.kernel.node)
-GETTER(cuGraphKernelNodeGetParams, KERNEL, CUDA_KERNEL_NODE_PARAMS_v1, memcpy(out, &n->op.kernel.node, sizeof(*out)))
+GETTER(cuGraphKernelNodeGetParams, KERNEL, CUDA_KERNEL_NODE_PARAMS_v1,
+       memcpy(out, &n->op.kernel.node, sizeof(*out)))
 GETTER(cuGraphMemcpyNodeGetParams, MEMCPY, CUDA_MEMCPY3D, *out = n->op.copy.node)
 GETTER(cuGraphMemsetNodeGetParams, MEMSET, CUDA_MEMSET_NODE_PARAMS, *out = n->op.set.node)
 GETTER(cuGraphHostNodeGetParams, HOST, CUDA_HOST_NODE_PARAMS,
-       *out = ((CUDA_HOST_NODE_PARAMS){ n->op.host.fn, n->op.host.user }))
+       *out = ((CUDA_HOST_NODE_PARAMS){n->op.host.fn, n->op.host.user}))
 GETTER(cuGraphEventRecordNodeGetEvent, EVENT_RECORD, CUevent, *out = (CUevent)n->op.record.event)
 GETTER(cuGraphEventWaitNodeGetEvent, WAIT_EVENT, CUevent, *out = (CUevent)n->op.wait.event)
 GETTER(cuGraphChildGraphNodeGetGraph, GRAPH, CUgraph, *out = (CUgraph)n->op.child.graph)
 GETTER(cuGraphMemAllocNodeGetParams, MEM_ALLOC, CUDA_MEM_ALLOC_NODE_PARAMS, *out = n->op.alloc.node)
 GETTER(cuGraphMemFreeNodeGetParams, MEM_FREE, CUdeviceptr, *out = n->op.free.alloc->addr)
 GETTER(cuGraphBatchMemOpNodeGetParams, BATCH_MEM_OP, CUDA_BATCH_MEM_OP_NODE_PARAMS,
-       *out = ((CUDA_BATCH_MEM_OP_NODE_PARAMS){ .count = n->op.kind == SG_OP_BATCH ? n->op.batch.count : 0,
-						.paramArray = n->op.kind == SG_OP_BATCH ? n->op.batch.ops
-											: NULL }))
+       *out = ((CUDA_BATCH_MEM_OP_NODE_PARAMS){
+	       .count = n->op.kind == SG_OP_BATCH ? n->op.batch.count : 0,
+	       .paramArray = n->op.kind == SG_OP_BATCH ? n->op.batch.ops : NULL}))
 
 static struct exec_node *exec_node(CUgraphExec x, CUgraphNode h)
 {
@@ -857,12 +875,12 @@ SETTER(cuGraphMemsetNodeSetParams, cuGraphExecMemsetNodeSetParams, MEMSET, set_o
        const CUDA_MEMSET_NODE_PARAMS *p, UNUSED_CTX)
 SETTER(cuGraphMemcpyNodeSetParams, cuGraphExecMemcpyNodeSetParams, MEMCPY, copy_op(p, &op),
        const CUDA_MEMCPY3D *p, UNUSED_CTX)
-SETTER(cuGraphBatchMemOpNodeSetParams, cuGraphExecBatchMemOpNodeSetParams, BATCH_MEM_OP, batch_op(p, &op),
-       const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
+SETTER(cuGraphBatchMemOpNodeSetParams, cuGraphExecBatchMemOpNodeSetParams, BATCH_MEM_OP,
+       batch_op(p, &op), const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
 SETTER(cuGraphEventRecordNodeSetEvent, cuGraphExecEventRecordNodeSetEvent, EVENT_RECORD,
        event_op(p, true, &op), CUevent p)
-SETTER(cuGraphEventWaitNodeSetEvent, cuGraphExecEventWaitNodeSetEvent, WAIT_EVENT, event_op(p, false, &op),
-       CUevent p)
+SETTER(cuGraphEventWaitNodeSetEvent, cuGraphExecEventWaitNodeSetEvent, WAIT_EVENT,
+       event_op(p, false, &op), CUevent p)
 
 CUresult cuGraphKernelNodeSetParams(CUgraphNode h, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
@@ -874,7 +892,8 @@ CUresult cuGraphKernelNodeSetParams(CUgraphNode h, const CUDA_KERNEL_NODE_PARAMS
 	return cuGraphKernelNodeSetParams_v2(h, &q);
 }
 
-CUresult cuGraphExecKernelNodeSetParams(CUgraphExec x, CUgraphNode h, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec x, CUgraphNode h,
+					const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
 	CUDA_KERNEL_NODE_PARAMS q;
 
@@ -899,16 +918,19 @@ static CUresult set_params(CUgraphExec x, CUgraphNode h, CUgraphNodeParams *p)
 		return x ? cuGraphExecKernelNodeSetParams_v2(x, h, &kernel)
 			 : cuGraphKernelNodeSetParams_v2(h, &kernel);
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
-		return x ? cuGraphExecMemcpyNodeSetParams(x, h, &p->memcpy.copyParams, p->memcpy.copyCtx)
+		return x ? cuGraphExecMemcpyNodeSetParams(x, h, &p->memcpy.copyParams,
+							  p->memcpy.copyCtx)
 			 : cuGraphMemcpyNodeSetParams(h, &p->memcpy.copyParams);
 	case CU_GRAPH_NODE_TYPE_MEMSET:
-		set = (CUDA_MEMSET_NODE_PARAMS){ p->memset.dst, p->memset.pitch, p->memset.value,
-						 p->memset.elementSize, p->memset.width, p->memset.height };
+		set = (CUDA_MEMSET_NODE_PARAMS){p->memset.dst,	 p->memset.pitch,
+						p->memset.value, p->memset.elementSize,
+						p->memset.width, p->memset.height};
 		return x ? cuGraphExecMemsetNodeSetParams(x, h, &set, p->memset.ctx)
 			 : cuGraphMemsetNodeSetParams(h, &set);
 	case CU_GRAPH_NODE_TYPE_HOST:
-		host = (CUDA_HOST_NODE_PARAMS){ p->host.fn, p->host.userData };
-		return x ? cuGraphExecHostNodeSetParams(x, h, &host) : cuGraphHostNodeSetParams(h, &host);
+		host = (CUDA_HOST_NODE_PARAMS){p->host.fn, p->host.userData};
+		return x ? cuGraphExecHostNodeSetParams(x, h, &host)
+			 : cuGraphHostNodeSetParams(h, &host);
 	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
 		return x ? cuGraphExecEventWaitNodeSetEvent(x, h, p->eventWait.event)
 			 : cuGraphEventWaitNodeSetEvent(h, p->eventWait.event);
@@ -953,10 +975,12 @@ CUresult cuGraphNodeGetEnabled(CUgraphExec x, CUgraphNode h, unsigned int *on)
 CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode from)
 {
 	return typed(to, CU_GRAPH_NODE_TYPE_KERNEL) && typed(from, CU_GRAPH_NODE_TYPE_KERNEL)
-		       ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuGraphKernelNodeGetAttribute(CUgraphNode h, CUkernelNodeAttrID id, CUkernelNodeAttrValue *v)
+CUresult cuGraphKernelNodeGetAttribute(CUgraphNode h, CUkernelNodeAttrID id,
+				       CUkernelNodeAttrValue *v)
 {
 	(void)id;
 	if (!typed(h, CU_GRAPH_NODE_TYPE_KERNEL) || !v)
@@ -965,7 +989,8 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode h, CUkernelNodeAttrID id, CUk
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphKernelNodeSetAttribute(CUgraphNode h, CUkernelNodeAttrID id, const CUkernelNodeAttrValue *v)
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode h, CUkernelNodeAttrID id,
+				       const CUkernelNodeAttrValue *v)
 {
 	(void)id;
 	return typed(h, CU_GRAPH_NODE_TYPE_KERNEL) && v ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -1002,15 +1027,18 @@ static size_t put_node(struct layout *l, const struct sg_op *op, const struct sg
  * Appends a graph's nodes in dependency order; entry: what its roots wait for. A child graph
  * becomes its nodes and one empty node that stands for its end. false: there is a cycle.
  */
-static bool flatten(struct layout *l, struct sg_graph *g, const size_t *entry, size_t entry_count, size_t *end)
+static bool flatten(struct layout *l, struct sg_graph *g, const size_t *entry, size_t entry_count,
+		    size_t *end)
 {
-	size_t placed = 0, n = g->nodes.n, *sinks = malloc((n + 1) * sizeof(*sinks)), sink_count = 0;
+	size_t placed = 0, n = g->nodes.n, *sinks = malloc((n + 1) * sizeof(*sinks)),
+	       sink_count = 0;
 	bool *done = calloc(n + 1, 1), ok = true;
 
 	for (size_t i = 0; i < n; i++)
 		g->nodes.v[i]->index = i;
 	{
-		size_t *at = malloc((n + 1) * sizeof(*at)); /* where a node of the graph came to lie */
+		size_t *at =
+			malloc((n + 1) * sizeof(*at)); /* where a node of the graph came to lie */
 		bool *inner = calloc(n + 1, 1);
 
 		while (placed < n && ok) {
@@ -1055,7 +1083,7 @@ static bool flatten(struct layout *l, struct sg_graph *g, const size_t *entry, s
 		free(inner);
 	}
 	if (ok && end) {
-		struct sg_op nop = { .kind = SG_OP_NOP };
+		struct sg_op nop = {.kind = SG_OP_NOP};
 
 		if (!n)
 			for (size_t j = 0; j < entry_count; j++)
@@ -1101,7 +1129,7 @@ static void layout_free(struct exec_node *v, size_t n)
 static CUresult instantiate(CUgraphExec *out, CUgraph h, uint64_t flags)
 {
 	struct sg_graph *g = sg_graph_of(h);
-	struct layout l = { 0 };
+	struct layout l = {0};
 	struct sg_exec *x;
 	CUresult e = sg_enter();
 	bool ok;
@@ -1153,7 +1181,8 @@ CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph g, CUgraphNode *node, char
 	return instantiate(out, g, 0);
 }
 
-CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph g, CUgraphNode *node, char *log, size_t size)
+CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph g, CUgraphNode *node, char *log,
+			       size_t size)
 {
 	return cuGraphInstantiate(out, g, node, log, size);
 }
@@ -1169,7 +1198,8 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph g, CUDA_GRAPH_IN
 	return e;
 }
 
-CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *out, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *out, CUgraph g,
+					   CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
 	return cuGraphInstantiateWithParams(out, g, p);
 }
@@ -1214,7 +1244,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec h, CUgraph gh, CUgraphExecUpdateResult
 {
 	struct sg_exec *x = exec_of(h);
 	struct sg_graph *g = sg_graph_of(gh);
-	struct layout l = { 0 };
+	struct layout l = {0};
 	bool same;
 
 	if (!x || !g || !info)
@@ -1222,7 +1252,8 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec h, CUgraph gh, CUgraphExecUpdateResult
 	memset(info, 0, sizeof(*info));
 	sg_lock();
 	same = flatten(&l, g, NULL, 0, NULL) && l.count == x->count;
-	info->result = same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+	info->result =
+		same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
 	for (size_t i = 0; same && i < l.count; i++) {
 		if (l.node[i].dep_count != x->node[i].dep_count ||
 		    memcmp(l.node[i].deps, x->node[i].deps, l.node[i].dep_count * sizeof(size_t))) {
@@ -1249,9 +1280,10 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec h, CUgraph gh, CUgraphExecUpdateResult
 	return same ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 
-CUresult cuGraphExecUpdate(CUgraphExec x, CUgraph g, CUgraphNode *node, CUgraphExecUpdateResult *result)
+CUresult cuGraphExecUpdate(CUgraphExec x, CUgraph g, CUgraphNode *node,
+			   CUgraphExecUpdateResult *result)
 {
-	CUgraphExecUpdateResultInfo info = { 0 };
+	CUgraphExecUpdateResultInfo info = {0};
 	CUresult e = cuGraphExecUpdate_v2(x, g, &info);
 
 	if (node)
@@ -1262,10 +1294,10 @@ CUresult cuGraphExecUpdate(CUgraphExec x, CUgraph g, CUgraphNode *node, CUgraphE
 }
 
 /* One node, with the values of this launch. Returns its sequence number on its lane. */
-static uint64_t launch_node(struct sg_stream *s, const struct exec_node *n, const struct sg_dep *deps,
-			    unsigned int count)
+static uint64_t launch_node(struct sg_stream *s, const struct exec_node *n,
+			    const struct sg_dep *deps, unsigned int count)
 {
-	struct sg_op op = op_copy(&n->op), one = { 0 };
+	struct sg_op op = op_copy(&n->op), one = {0};
 	uint64_t seq = 0;
 
 	if (n->disabled || op.kind == SG_OP_ALLOC || op.kind == SG_OP_FREE) {
@@ -1279,10 +1311,12 @@ static uint64_t launch_node(struct sg_stream *s, const struct exec_node *n, cons
 				    p->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
 
 			one.kind = p->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
-						   p->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ? SG_OP_WAIT_VALUE
+						   p->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64
+					   ? SG_OP_WAIT_VALUE
 				   : p->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
-						   p->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 ? SG_OP_WRITE_VALUE
-												   : SG_OP_NOP;
+						   p->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64
+					   ? SG_OP_WRITE_VALUE
+					   : SG_OP_NOP;
 			one.value.addr = p->waitValue.address;
 			one.value.value = wide ? p->waitValue.value64 : p->waitValue.value;
 			one.value.flags = p->waitValue.flags;
@@ -1331,7 +1365,7 @@ static CUresult launch(CUgraphExec h, CUstream stream, bool pt)
 	if (!x)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (s->capture) {
-		struct sg_op child = { .kind = SG_OP_CHILD };
+		struct sg_op child = {.kind = SG_OP_CHILD};
 
 		sg_lock();
 		child.child.graph = graph_copy(x->source);
@@ -1352,13 +1386,15 @@ static CUresult launch(CUgraphExec h, CUstream stream, bool pt)
 		x->lane = calloc(x->lanes + 1, sizeof(*x->lane));
 		x->lane_ctx = s->ctx;
 		for (size_t i = 1; i < x->lanes; i++)
-			x->lane[i] = sg_stream_new(s->ctx, SG_STREAM_INTERNAL, CU_STREAM_NON_BLOCKING, 0);
+			x->lane[i] = sg_stream_new(s->ctx, SG_STREAM_INTERNAL,
+						   CU_STREAM_NON_BLOCKING, 0);
 	}
 	if (!e) {
-		struct sg_op nop = { .kind = SG_OP_NOP };
+		struct sg_op nop = {.kind = SG_OP_NOP};
 		unsigned int n = x->last.stream ? 1 : 0;
 
-		/* The beginning: after what the stream has, and after this graph's previous launch. */
+		/* The beginning: after what the stream has, and after this graph's previous launch.
+		 */
 		begin.stream = s;
 		begin.seq = sg_enqueue_locked(s, &nop, &x->last, n);
 		x->lane[0] = s;
@@ -1424,7 +1460,8 @@ CUresult cuGraphUpload_ptsz(CUgraphExec x, CUstream s)
 
 /* -- user objects ----------------------------------------------------------------------------- */
 
-CUresult cuUserObjectCreate(CUuserObject *out, void *ptr, CUhostFn destroy, unsigned int refs, unsigned int flags)
+CUresult cuUserObjectCreate(CUuserObject *out, void *ptr, CUhostFn destroy, unsigned int refs,
+			    unsigned int flags)
 {
 	struct sg_user_object *o;
 

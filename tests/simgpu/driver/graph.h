@@ -21,8 +21,8 @@ struct sg_node {
 	struct sg_op op;
 	struct sg_node_set deps;
 	bool disabled;
-	size_t index; /* scratch of an instantiation */
-	struct sg_node *copy; /* scratch of a clone */
+	size_t index;		      /* scratch of an instantiation */
+	struct sg_node *copy;	      /* scratch of a clone */
 	const struct sg_node *origin; /* in a clone */
 };
 

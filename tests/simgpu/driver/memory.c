@@ -41,7 +41,8 @@ void sg_space_give(struct sg_space *s, uint64_t start, uint64_t size)
 		s->free[lo - 1].size += size;
 		if (right) {
 			s->free[lo - 1].size += s->free[lo].size;
-			memmove(&s->free[lo], &s->free[lo + 1], (--s->count - lo) * sizeof(*s->free));
+			memmove(&s->free[lo], &s->free[lo + 1],
+				(--s->count - lo) * sizeof(*s->free));
 		}
 		return;
 	}
@@ -64,7 +65,8 @@ void sg_space_give(struct sg_space *s, uint64_t start, uint64_t size)
 int sg_space_take(struct sg_space *s, uint64_t size, uint64_t align, uint64_t *start)
 {
 	for (size_t i = 0; i < s->count; i++) {
-		uint64_t at = SG_UP(s->free[i].start, align), end = s->free[i].start + s->free[i].size;
+		uint64_t at = SG_UP(s->free[i].start, align),
+			 end = s->free[i].start + s->free[i].size;
 		uint64_t head = at - s->free[i].start;
 
 		if (at + size > end || at + size < at)
@@ -314,7 +316,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned int flags)
 static void release(struct sg_alloc *a)
 {
 	sg_ranges_del(a);
-	SG_LOG("free addr=%#llx bytes=%llu", (unsigned long long)a->addr, (unsigned long long)a->size);
+	SG_LOG("free addr=%#llx bytes=%llu", (unsigned long long)a->addr,
+	       (unsigned long long)a->size);
 	switch (a->kind) {
 	case SG_MEM_DEVICE:
 	case SG_MEM_ARRAY:
@@ -514,8 +517,8 @@ static bool pinnable(uint64_t start, uint64_t size)
 		int path = 0;
 		struct statfs fs;
 
-		if (sscanf(line, "%llx-%llx %7s %llx %x:%x %llu %n", &lo, &hi, perm, &off, &major_no,
-			   &minor_no, &ino, &path) < 7)
+		if (sscanf(line, "%llx-%llx %7s %llx %x:%x %llu %n", &lo, &hi, perm, &off,
+			   &major_no, &minor_no, &ino, &path) < 7)
 			continue;
 		if (hi <= at)
 			continue;
@@ -533,7 +536,8 @@ static bool pinnable(uint64_t start, uint64_t size)
 		if (have_shm && makedev(major_no, minor_no) == shm.st_dev)
 			continue;
 		if (statfs(line + path, &fs) ||
-		    (fs.f_type != 0x01021994 /* tmpfs */ && (uint32_t)fs.f_type != 0x958458f6u /* hugetlbfs */ &&
+		    (fs.f_type != 0x01021994 /* tmpfs */ &&
+		     (uint32_t)fs.f_type != 0x958458f6u /* hugetlbfs */ &&
 		     (uint32_t)fs.f_type != 0x858458f6u /* ramfs */))
 			ok = false;
 	}
@@ -649,8 +653,9 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attr, const st
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
 		if (!a)
 			return CUDA_ERROR_INVALID_VALUE;
-		*(CUcontext *)data = a->kind == SG_MEM_POOL || a->kind == SG_MEM_MAPPED ? NULL
-										      : (CUcontext)a->ctx;
+		*(CUcontext *)data = a->kind == SG_MEM_POOL || a->kind == SG_MEM_MAPPED
+					     ? NULL
+					     : (CUcontext)a->ctx;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
 		if (!a)
@@ -752,7 +757,8 @@ static size_t attribute_size(CUpointer_attribute attr)
 	}
 }
 
-CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attrs, void **data, CUdeviceptr p)
+CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attrs, void **data,
+				CUdeviceptr p)
 {
 	CUresult e = sg_enter();
 
@@ -810,7 +816,7 @@ CUresult cuMemAdvise_v2(CUdeviceptr p, size_t size, CUmem_advise advice, CUmemLo
 
 static CUresult prefetch(CUdeviceptr p, size_t size, CUstream h, bool pt)
 {
-	struct sg_op op = { .kind = SG_OP_NOP };
+	struct sg_op op = {.kind = SG_OP_NOP};
 	struct sg_stream *s;
 	CUresult e = sg_stream_resolve(h, pt, &s);
 	bool ok;
@@ -835,7 +841,8 @@ CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr p, size_t size, CUdevice dev, CUstr
 	return prefetch(p, size, s, true);
 }
 
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr p, size_t size, CUmemLocation l, unsigned int f, CUstream s)
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr p, size_t size, CUmemLocation l, unsigned int f,
+			       CUstream s)
 {
 	(void)l;
 	(void)f;
@@ -1085,7 +1092,7 @@ CUresult cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
 
 CUresult cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *d)
 {
-	CUDA_ARRAY3D_DESCRIPTOR d3 = { 0 };
+	CUDA_ARRAY3D_DESCRIPTOR d3 = {0};
 
 	if (!d)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -1162,8 +1169,10 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *out, CUarray h)
 
 	if (!a)
 		return CUDA_ERROR_INVALID_HANDLE;
-	*out = (CUDA_ARRAY_DESCRIPTOR){ .Width = a->desc.Width, .Height = a->desc.Height,
-					.Format = a->desc.Format, .NumChannels = a->desc.NumChannels };
+	*out = (CUDA_ARRAY_DESCRIPTOR){.Width = a->desc.Width,
+				       .Height = a->desc.Height,
+				       .Format = a->desc.Format,
+				       .NumChannels = a->desc.NumChannels};
 	return CUDA_SUCCESS;
 }
 

@@ -60,7 +60,8 @@ static char *demangle(const char *name)
 	if (!f) {
 		void *lib = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL);
 
-		f = lib ? (char *(*)(const char *, char *, size_t *, int *))dlsym(lib, "__cxa_demangle")
+		f = lib ? (char *(*)(const char *, char *, size_t *, int *))dlsym(lib,
+										  "__cxa_demangle")
 			: NULL;
 	}
 	return f ? f(name, NULL, NULL, &status) : NULL;
@@ -184,8 +185,9 @@ static CUresult module_valid(CUmodule h)
 {
 	struct sg_module *m = (struct sg_module *)h;
 
-	return (uintptr_t)m > 4095 && m->magic == MODULE_MAGIC && !m->unloaded ? CUDA_SUCCESS
-									       : CUDA_ERROR_INVALID_HANDLE;
+	return (uintptr_t)m > 4095 && m->magic == MODULE_MAGIC && !m->unloaded
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static void module_gone(struct sg_module *m)
@@ -332,9 +334,12 @@ static CUresult global_get(struct sg_module *m, const char *name, CUdeviceptr *a
 		if (e)
 			return e;
 		a = calloc(1, sizeof(*a));
-		*a = (struct sg_alloc){ .addr = at, .size = GLOBAL_BYTES, .charged = GLOBAL_BYTES,
-					.kind = SG_MEM_GLOBAL, .device = m->ctx->dev->index,
-					.ctx = m->ctx };
+		*a = (struct sg_alloc){.addr = at,
+				       .size = GLOBAL_BYTES,
+				       .charged = GLOBAL_BYTES,
+				       .kind = SG_MEM_GLOBAL,
+				       .device = m->ctx->dev->index,
+				       .ctx = m->ctx};
 		g = calloc(1, sizeof(*g));
 		g->name = strdup(name);
 		g->addr = at;
@@ -372,7 +377,8 @@ static CUresult library_valid(CUlibrary h)
 	struct sg_library *l = (struct sg_library *)h;
 
 	return (uintptr_t)l > 4095 && l->magic == LIBRARY_MAGIC && !l->unloaded
-		       ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuLibraryLoadData(CUlibrary *out, const void *code, CUjit_option *jit, void **jit_values,
@@ -402,9 +408,9 @@ CUresult cuLibraryLoadData(CUlibrary *out, const void *code, CUjit_option *jit, 
 	return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryLoadFromFile(CUlibrary *out, const char *path, CUjit_option *jit, void **jit_values,
-			       unsigned int jit_count, CUlibraryOption *options, void **values,
-			       unsigned int count)
+CUresult cuLibraryLoadFromFile(CUlibrary *out, const char *path, CUjit_option *jit,
+			       void **jit_values, unsigned int jit_count, CUlibraryOption *options,
+			       void **values, unsigned int count)
 {
 	FILE *f;
 
@@ -600,7 +606,8 @@ static CUresult kernel_valid(CUkernel h)
 
 	if (e)
 		return e;
-	return (uintptr_t)k > 4095 && k->magic == KERNEL_MAGIC ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return (uintptr_t)k > 4095 && k->magic == KERNEL_MAGIC ? CUDA_SUCCESS
+							       : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuKernelGetLibrary(CUlibrary *out, CUkernel h)
@@ -700,13 +707,15 @@ CUresult cuFuncSetAttribute(CUfunction h, CUfunction_attribute attr, int value)
 CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attr, CUkernel k, CUdevice dev)
 {
 	(void)dev;
-	return sg_current() ? attribute_get(value, attr, (CUfunction)k) : CUDA_ERROR_INVALID_CONTEXT;
+	return sg_current() ? attribute_get(value, attr, (CUfunction)k)
+			    : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attr, int value, CUkernel k, CUdevice dev)
 {
 	(void)dev;
-	return sg_current() ? attribute_set(attr, value, (CUfunction)k) : CUDA_ERROR_INVALID_CONTEXT;
+	return sg_current() ? attribute_set(attr, value, (CUfunction)k)
+			    : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction h, CUfunc_cache config)
@@ -834,7 +843,7 @@ struct shape {
 static CUresult launch(CUfunction h, const struct shape *g, CUstream stream, void **params,
 		       void **extra, bool pt)
 {
-	struct sg_op op = { .kind = SG_OP_KERNEL };
+	struct sg_op op = {.kind = SG_OP_KERNEL};
 	struct sg_stream *s;
 	struct sg_func *f;
 	CUresult e = sg_stream_resolve(stream, pt, &s);
@@ -846,18 +855,22 @@ static CUresult launch(CUfunction h, const struct shape *g, CUstream stream, voi
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (f->module->ctx != s->ctx)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (!g->gx || !g->gy || !g->gz || !g->bx || !g->by || !g->bz || g->bx > 1024 || g->by > 1024 ||
-	    g->bz > 64 || (uint64_t)g->bx * g->by * g->bz > 1024 || g->gy > 65535 || g->gz > 65535 ||
-	    g->gx > 2147483647u)
+	if (!g->gx || !g->gy || !g->gz || !g->bx || !g->by || !g->bz || g->bx > 1024 ||
+	    g->by > 1024 || g->bz > 64 || (uint64_t)g->bx * g->by * g->bz > 1024 || g->gy > 65535 ||
+	    g->gz > 65535 || g->gx > 2147483647u)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (g->shared > (unsigned int)f->attrs[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])
 		return CUDA_ERROR_INVALID_VALUE;
 	load(s->ctx, f);
 	op.kernel.func = f;
-	op.kernel.node = (CUDA_KERNEL_NODE_PARAMS_v2){
-		.func = h, .gridDimX = g->gx, .gridDimY = g->gy, .gridDimZ = g->gz,
-		.blockDimX = g->bx, .blockDimY = g->by, .blockDimZ = g->bz,
-		.sharedMemBytes = g->shared };
+	op.kernel.node = (CUDA_KERNEL_NODE_PARAMS_v2){.func = h,
+						      .gridDimX = g->gx,
+						      .gridDimY = g->gy,
+						      .gridDimZ = g->gz,
+						      .blockDimX = g->bx,
+						      .blockDimY = g->by,
+						      .blockDimZ = g->bz,
+						      .sharedMemBytes = g->shared};
 	e = sg_native_params(f, params, extra, &op.kernel.params);
 	if (e)
 		return e;
@@ -870,7 +883,7 @@ static CUresult launch(CUfunction h, const struct shape *g, CUstream stream, voi
 		      unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,      \
 		      CUstream s, void **params, void **extra)                                     \
 	{                                                                                          \
-		struct shape g = { gx, gy, gz, bx, by, bz, shared };                               \
+		struct shape g = {gx, gy, gz, bx, by, bz, shared};                                 \
                                                                                                    \
 		return launch(f, &g, s, params, extra, thread);                                    \
 	}
@@ -882,7 +895,7 @@ LAUNCH(cuLaunchKernel_ptsz, true)
 		      unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,      \
 		      CUstream s, void **params)                                                   \
 	{                                                                                          \
-		struct shape g = { gx, gy, gz, bx, by, bz, shared };                               \
+		struct shape g = {gx, gy, gz, bx, by, bz, shared};                                 \
                                                                                                    \
 		return launch(f, &g, s, params, NULL, thread);                                     \
 	}
@@ -894,8 +907,8 @@ COOPERATIVE(cuLaunchCooperativeKernel_ptsz, true)
 	{                                                                                          \
 		if (!c)                                                                            \
 			return CUDA_ERROR_INVALID_VALUE;                                           \
-		struct shape g = { c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX,            \
-				   c->blockDimY, c->blockDimZ, c->sharedMemBytes };                \
+		struct shape g = {c->gridDimX,	c->gridDimY,  c->gridDimZ,	c->blockDimX,      \
+				  c->blockDimY, c->blockDimZ, c->sharedMemBytes};                  \
                                                                                                    \
 		return launch(f, &g, c->hStream, params, extra, thread);                           \
 	}
@@ -904,7 +917,8 @@ EX(cuLaunchKernelEx_ptsz, true)
 
 /* -- occupancy: one block fills a multiprocessor's threads ------------------------------------ */
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction h, int size, size_t shared)
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction h, int size,
+						     size_t shared)
 {
 	struct sg_func *f;
 	CUresult e = func_valid(h, &f);
@@ -1006,8 +1020,8 @@ CUresult cuLinkCreate_v2(unsigned int n, CUjit_option *o, void **v, CUlinkState 
 	return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuLinkAddData_v2(CUlinkState s, CUjitInputType t, void *data, size_t size, const char *name,
-			  unsigned int n, CUjit_option *o, void **v)
+CUresult cuLinkAddData_v2(CUlinkState s, CUjitInputType t, void *data, size_t size,
+			  const char *name, unsigned int n, CUjit_option *o, void **v)
 {
 	(void)t;
 	(void)size;

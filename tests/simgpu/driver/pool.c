@@ -117,7 +117,8 @@ void sg_pool_return(struct sg_alloc *a)
 	free(a);
 }
 
-/* What was freed in the order of a stream that is destroyed can no longer be reused in its order. */
+/* What was freed in the order of a stream that is destroyed can no longer be reused in its order.
+ */
 void sg_pool_stream_gone(struct sg_stream *s)
 {
 	for (struct sg_pool *p = pools; p; p = p->next)
@@ -148,7 +149,8 @@ static struct sg_alloc *part(struct sg_pool *p, struct sg_chunk *c, uint64_t add
 }
 
 /* Locked: from what the pool has. */
-static struct sg_alloc *from_pool(struct sg_pool *p, struct sg_stream *s, uint64_t size, uint64_t need)
+static struct sg_alloc *from_pool(struct sg_pool *p, struct sg_stream *s, uint64_t size,
+				  uint64_t need)
 {
 	uint64_t at;
 
@@ -264,7 +266,7 @@ static struct sg_pool *pool_of(CUmemoryPool h)
 static CUresult alloc_async(struct sg_pool *p, CUdeviceptr *out, size_t size, CUstream h, bool pt)
 {
 	struct sg_stream *s;
-	struct sg_op op = { .kind = SG_OP_NOP };
+	struct sg_op op = {.kind = SG_OP_NOP};
 	uint64_t at;
 	CUresult e = sg_stream_resolve(h, pt, &s);
 
@@ -318,7 +320,7 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t size, CUmemoryPoo
 
 static CUresult free_async(CUdeviceptr p, CUstream h, bool pt)
 {
-	struct sg_op op = { .kind = SG_OP_FREE };
+	struct sg_op op = {.kind = SG_OP_FREE};
 	struct sg_stream *s;
 	struct sg_alloc *a;
 	CUresult e = sg_stream_resolve(h, pt, &s);
@@ -578,7 +580,8 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool h, CUmemLocat
 {
 	struct sg_pool *p = pool_of(h);
 
-	if (!p || !flags || !l || l->type != CU_MEM_LOCATION_TYPE_DEVICE || l->id < 0 || l->id >= sg.devices)
+	if (!p || !flags || !l || l->type != CU_MEM_LOCATION_TYPE_DEVICE || l->id < 0 ||
+	    l->id >= sg.devices)
 		return CUDA_ERROR_INVALID_VALUE;
 	*flags = p->access[l->id];
 	return CUDA_SUCCESS;

@@ -36,7 +36,7 @@
 
 #define SG_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define SG_MAX(a, b) ((a) > (b) ? (a) : (b))
-#define SG_UP(x, a) (((x) + (a) - 1) / (a) * (a))
+#define SG_UP(x, a) (((x) + (a)-1) / (a) * (a))
 
 struct sg_ctx;
 struct sg_stream;
@@ -68,16 +68,16 @@ struct sg_device {
 };
 
 enum sg_kind { /* of memory */
-	SG_MEM_DEVICE = 1,
-	SG_MEM_MANAGED,
-	SG_MEM_HOST,	 /* cuMemHostAlloc */
-	SG_MEM_REGISTERED,
-	SG_MEM_POOL,	 /* stream-ordered */
-	SG_MEM_CHUNK,	 /* what a pool holds of the device; not found by address */
-	SG_MEM_MAPPED,	 /* virtual memory with something mapped */
-	SG_MEM_IPC,
-	SG_MEM_ARRAY,
-	SG_MEM_GLOBAL,	 /* a module's variable */
+	       SG_MEM_DEVICE = 1,
+	       SG_MEM_MANAGED,
+	       SG_MEM_HOST, /* cuMemHostAlloc */
+	       SG_MEM_REGISTERED,
+	       SG_MEM_POOL,   /* stream-ordered */
+	       SG_MEM_CHUNK,  /* what a pool holds of the device; not found by address */
+	       SG_MEM_MAPPED, /* virtual memory with something mapped */
+	       SG_MEM_IPC,
+	       SG_MEM_ARRAY,
+	       SG_MEM_GLOBAL, /* a module's variable */
 };
 
 struct sg_alloc {
@@ -127,8 +127,8 @@ struct sg_stream {
 	_Atomic uint64_t enqueued, completed;
 	_Atomic int pending; /* items in the queue, running one included */
 	struct sg_item *head, *tail;
-	bool busy;    /* the worker is executing the head */
-	bool worker;  /* a thread serves it */
+	bool busy;   /* the worker is executing the head */
+	bool worker; /* a thread serves it */
 	bool sleeping;
 	pthread_cond_t wake; /* worker: something to do */
 	pthread_cond_t done; /* other workers: completed has grown */
@@ -151,7 +151,7 @@ struct sg_event {
 	unsigned int flags;
 	struct sg_stream *stream; /* where it was last recorded; NULL: never */
 	uint64_t seq;
-	uint64_t done_ns;	  /* CLOCK_MONOTONIC when that record was reached */
+	uint64_t done_ns; /* CLOCK_MONOTONIC when that record was reached */
 	struct sg_capture *capture;
 	uint64_t capture_id;
 	struct sg_node_set *capture_deps;
@@ -168,8 +168,9 @@ struct sg_ctx {
 	unsigned int flags;
 	uint64_t id;
 	unsigned int api_version;
-	_Atomic int fault;	 /* sticky CUresult */
-	pthread_mutex_t api;	 /* held over a lazy load: every other call of the context queues here */
+	_Atomic int fault; /* sticky CUresult */
+	pthread_mutex_t
+		api; /* held over a lazy load: every other call of the context queues here */
 	_Atomic int api_held;
 	struct sg_stream legacy; /* never in the list of streams */
 	struct sg_stream *streams;
@@ -231,14 +232,14 @@ enum sg_op_kind {
 	SG_OP_HOST,
 	SG_OP_CALLBACK,
 	SG_OP_RECORD,
-	SG_OP_WAIT,	 /* until (stream, seq) is done, or a shared slot has completed seq */
+	SG_OP_WAIT, /* until (stream, seq) is done, or a shared slot has completed seq */
 	SG_OP_WAIT_VALUE,
 	SG_OP_WRITE_VALUE,
 	SG_OP_FREE,
 	SG_OP_NOP,
-	SG_OP_CHILD,	 /* graphs only */
-	SG_OP_ALLOC,	 /* graphs only */
-	SG_OP_BATCH,	 /* graphs only */
+	SG_OP_CHILD, /* graphs only */
+	SG_OP_ALLOC, /* graphs only */
+	SG_OP_BATCH, /* graphs only */
 };
 
 struct sg_op {
@@ -246,7 +247,7 @@ struct sg_op {
 	union {
 		struct {
 			struct sg_func *func;
-			void *params; /* owned; for native kernels */
+			void *params;			 /* owned; for native kernels */
 			CUDA_KERNEL_NODE_PARAMS_v2 node; /* as graphs report it; params not owned */
 		} kernel;
 		struct {
@@ -312,8 +313,8 @@ struct sg_item {
 
 struct sg_state {
 	pthread_mutex_t lock;
-	_Atomic int ready;   /* cuInit succeeded */
-	_Atomic int forked;  /* this is a child of a process that had initialised */
+	_Atomic int ready;  /* cuInit succeeded */
+	_Atomic int forked; /* this is a child of a process that had initialised */
 	int devices;
 	uint64_t memory, context_cost;
 	bool launch_blocking, lazy, lazy_sync, alloc_sync;
@@ -326,7 +327,7 @@ struct sg_state {
 extern struct sg_state sg;
 
 /* entry.c */
-CUresult sg_enter(void);	      /* initialised, and not a forked child */
+CUresult sg_enter(void);		    /* initialised, and not a forked child */
 CUresult sg_enter_ctx(struct sg_ctx **out); /* ... and a current context without a sticky error */
 void sg_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 #define SG_LOG(...)                                                                                \
@@ -347,7 +348,8 @@ uint64_t sg_used(int dev); /* by all live processes */
 
 /* context.c */
 struct sg_ctx *sg_current(void);
-CUresult sg_ctx_create(struct sg_device *dev, unsigned int flags, bool primary, struct sg_ctx **out);
+CUresult sg_ctx_create(struct sg_device *dev, unsigned int flags, bool primary,
+		       struct sg_ctx **out);
 CUresult sg_ctx_valid(struct sg_ctx *ctx);
 CUresult sg_primary_get(struct sg_device *dev, struct sg_ctx **out); /* created when missing */
 void sg_api_gate(struct sg_ctx *ctx); /* waits while another thread holds the context */
@@ -371,7 +373,8 @@ int sg_open_peer_fd(pid_t pid, int fd);
 
 /* stream.c */
 extern __thread bool sg_in_callback; /* this thread runs a host function: CUDA is not permitted */
-CUresult sg_stream_resolve(CUstream h, bool pt, struct sg_stream **out); /* with its context checks */
+CUresult sg_stream_resolve(CUstream h, bool pt,
+			   struct sg_stream **out); /* with its context checks */
 struct sg_stream *sg_stream_new(struct sg_ctx *ctx, enum sg_stream_kind kind, unsigned int flags,
 				int priority);
 void sg_stream_init(struct sg_stream *s, struct sg_ctx *ctx, enum sg_stream_kind kind);
@@ -398,7 +401,7 @@ void sg_ctx_free_modules(struct sg_ctx *ctx);
 
 /* pool.c */
 struct sg_pool *sg_pool_default(struct sg_device *dev);
-void sg_pool_return(struct sg_alloc *a); /* reached in stream order; locked */
+void sg_pool_return(struct sg_alloc *a);   /* reached in stream order; locked */
 void sg_pools_trim(struct sg_device *dev); /* after a synchronisation; locked */
 CUresult sg_pool_alloc(struct sg_pool *p, struct sg_stream *s, uint64_t size, uint64_t *addr);
 void sg_pools_gone(struct sg_device *dev); /* the device's last context ends */
@@ -408,12 +411,12 @@ void sg_pool_stream_gone(struct sg_stream *s);
 bool sg_vmm_backed(struct sg_alloc *a, uint64_t addr, uint64_t size);
 
 /* capture.c */
-bool sg_event_captured(struct sg_event *e); /* locked */
-CUresult sg_capture_op(struct sg_stream *s, struct sg_op *op); /* locked; s captures */
+bool sg_event_captured(struct sg_event *e);			   /* locked */
+CUresult sg_capture_op(struct sg_stream *s, struct sg_op *op);	   /* locked; s captures */
 CUresult sg_capture_wait(struct sg_stream *s, struct sg_event *e); /* locked; e was captured */
 void sg_capture_record(struct sg_stream *s, struct sg_event *e);   /* locked */
 CUresult sg_capture_unsafe(struct sg_ctx *ctx); /* a call that a global capture forbids */
-CUresult sg_capture_sync(struct sg_stream *s);  /* a call that breaks a capture of this stream */
+CUresult sg_capture_sync(struct sg_stream *s);	/* a call that breaks a capture of this stream */
 CUresult sg_capture_legacy(struct sg_ctx *ctx); /* the legacy stream while others capture */
 void sg_capture_event_gone(struct sg_event *e);
 

@@ -77,7 +77,7 @@ static bool value_holds(const struct sg_op *op)
 	case CU_STREAM_WAIT_VALUE_AND:
 		return now & want;
 	case CU_STREAM_WAIT_VALUE_NOR:
-		return op->value.wide ? ~(now | want) != 0 : (uint32_t)~(now | want) != 0;
+		return op->value.wide ? ~(now | want) != 0 : (uint32_t) ~(now | want) != 0;
 	default:
 		return geq;
 	}
@@ -207,7 +207,7 @@ static void finish(struct sg_stream *s, uint64_t seq)
 
 static void nap(long ns)
 {
-	struct timespec t = { 0, ns };
+	struct timespec t = {0, ns};
 
 	nanosleep(&t, NULL);
 }
@@ -273,8 +273,8 @@ static void run(struct sg_stream *s, struct sg_item *it)
 	case SG_OP_CALLBACK:
 		SG_LOG("callback stream=%p fn=%p", (void *)s, (void *)op->callback.fn);
 		sg_in_callback = true;
-		op->callback.fn(s->kind == SG_STREAM_USER ? (CUstream)s : NULL, (CUresult)ctx->fault,
-				op->callback.user);
+		op->callback.fn(s->kind == SG_STREAM_USER ? (CUstream)s : NULL,
+				(CUresult)ctx->fault, op->callback.user);
 		sg_in_callback = false;
 		break;
 	case SG_OP_WAIT:
@@ -323,7 +323,8 @@ static void *worker(void *arg)
 	struct sg_stream *s = arg;
 	char name[16];
 
-	snprintf(name, sizeof(name), "simgpu%d-%llu", s->dev->index, (unsigned long long)s->id % 100000);
+	snprintf(name, sizeof(name), "simgpu%d-%llu", s->dev->index,
+		 (unsigned long long)s->id % 100000);
 	pthread_setname_np(pthread_self(), name);
 	sg_lock();
 	for (;;) {
@@ -457,10 +458,21 @@ uint64_t sg_enqueue_locked(struct sg_stream *s, struct sg_op *op, const struct s
 	else
 		s->head = it;
 	s->tail = it;
-	if (!s->worker)
-		start_worker(s);
-	pthread_cond_signal(&s->wake);
 	op->kind = SG_OP_NOP;
+	if (!s->worker && start_worker(s)) {
+		/* No thread to be had: the context is broken, and nobody waits for this. */
+		if (!s->ctx->fault)
+			s->ctx->fault = CUDA_ERROR_OPERATING_SYSTEM;
+		SG_LOG("no-thread stream=%p", (void *)s);
+		s->head = s->tail = NULL;
+		atomic_fetch_sub(&s->pending, 1);
+		finish(s, seq);
+		sg_op_free(&it->op);
+		free(it->deps);
+		free(it);
+		return seq;
+	}
+	pthread_cond_signal(&s->wake);
 	return seq;
 }
 
@@ -532,17 +544,20 @@ void sg_wait_seq(struct sg_stream *s, uint64_t seq, unsigned int sched)
 	fd = sched == CU_CTX_SCHED_BLOCKING_SYNC ? my_eventfd() : -1;
 	if (fd < 0) {
 		for (unsigned int n = 1; !sg_done(s, seq); n++) {
+			/* SPIN keeps its core; AUTO and YIELD let others in, one seldom, one
+			 * always. */
 #if defined(__x86_64__)
 			__builtin_ia32_pause();
 #endif
-			if (!(n & 63))
+			if (sched == CU_CTX_SCHED_YIELD ||
+			    (sched == CU_CTX_SCHED_AUTO && !(n & 1023)))
 				sched_yield();
 		}
 		return;
 	}
 	while (!sg_done(s, seq)) {
-		struct pollfd p = { fd, POLLIN, 0 };
-		struct sg_waiter me = { NULL, seq, fd }, **at;
+		struct pollfd p = {fd, POLLIN, 0};
+		struct sg_waiter me = {NULL, seq, fd}, **at;
 		uint64_t drained;
 
 		sg_lock();
@@ -881,7 +896,7 @@ static CUresult stream_sync(CUstream h, bool pt)
 static CUresult stream_wait_event(CUstream h, CUevent ev, unsigned int flags, bool pt)
 {
 	struct sg_event *e = (struct sg_event *)ev;
-	struct sg_op op = { .kind = SG_OP_WAIT };
+	struct sg_op op = {.kind = SG_OP_WAIT};
 	struct sg_stream *s;
 	CUresult rc = sg_stream_resolve(h, pt, &s);
 	bool have = false;
@@ -897,7 +912,8 @@ static CUresult stream_wait_event(CUstream h, CUevent ev, unsigned int flags, bo
 	if (sg_event_captured(e) && !(flags & CU_EVENT_WAIT_EXTERNAL)) {
 		rc = sg_capture_wait(s, e);
 	} else if (s->capture && !(flags & CU_EVENT_WAIT_EXTERNAL)) {
-		/* What it waits for lies outside of the graph. A record that never was is no wait. */
+		/* What it waits for lies outside of the graph. A record that never was is no wait.
+		 */
 		rc = e->stream || e->slot ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION : CUDA_SUCCESS;
 	} else if (e->slot) {
 		op.wait.slot = e->slot;
@@ -920,7 +936,7 @@ static CUresult stream_wait_event(CUstream h, CUevent ev, unsigned int flags, bo
 
 static CUresult stream_host(CUstream h, CUhostFn fn, void *user, bool pt)
 {
-	struct sg_op op = { .kind = SG_OP_HOST, .host = { fn, user } };
+	struct sg_op op = {.kind = SG_OP_HOST, .host = {fn, user}};
 	struct sg_stream *s;
 	CUresult e = sg_stream_resolve(h, pt, &s);
 
@@ -934,7 +950,7 @@ static CUresult stream_host(CUstream h, CUhostFn fn, void *user, bool pt)
 static CUresult stream_callback(CUstream h, CUstreamCallback fn, void *user, unsigned int flags,
 				bool pt)
 {
-	struct sg_op op = { .kind = SG_OP_CALLBACK, .callback = { fn, user } };
+	struct sg_op op = {.kind = SG_OP_CALLBACK, .callback = {fn, user}};
 	struct sg_stream *s;
 	CUresult e = sg_stream_resolve(h, pt, &s);
 
@@ -950,7 +966,7 @@ static CUresult stream_callback(CUstream h, CUstreamCallback fn, void *user, uns
 static CUresult value_op(CUstream h, enum sg_op_kind kind, CUdeviceptr addr, uint64_t value,
 			 bool wide, unsigned int flags, bool pt)
 {
-	struct sg_op op = { .kind = kind, .value = { addr, value, flags, wide } };
+	struct sg_op op = {.kind = kind, .value = {addr, value, flags, wide}};
 	struct sg_stream *s;
 	CUresult e = sg_stream_resolve(h, pt, &s);
 	bool backed;
@@ -966,8 +982,9 @@ static CUresult value_op(CUstream h, enum sg_op_kind kind, CUdeviceptr addr, uin
 	sg_unlock();
 	if (!backed)
 		return CUDA_ERROR_INVALID_VALUE;
-	SG_LOG("%s stream=%p addr=%#llx value=%llu", kind == SG_OP_WAIT_VALUE ? "wait-value" : "write-value",
-	       (void *)s, (unsigned long long)addr, (unsigned long long)value);
+	SG_LOG("%s stream=%p addr=%#llx value=%llu",
+	       kind == SG_OP_WAIT_VALUE ? "wait-value" : "write-value", (void *)s,
+	       (unsigned long long)addr, (unsigned long long)value);
 	return sg_submit(s, &op, NULL);
 }
 
@@ -980,8 +997,8 @@ static CUresult batch_op(CUstream h, unsigned int count, CUstreamBatchMemOpParam
 	for (unsigned int i = 0; i < count && !e; i++) {
 		switch (p[i].operation) {
 		case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-			e = value_op(h, SG_OP_WAIT_VALUE, p[i].waitValue.address, p[i].waitValue.value,
-				     false, p[i].waitValue.flags, pt);
+			e = value_op(h, SG_OP_WAIT_VALUE, p[i].waitValue.address,
+				     p[i].waitValue.value, false, p[i].waitValue.flags, pt);
 			break;
 		case CU_STREAM_MEM_OP_WAIT_VALUE_64:
 			e = value_op(h, SG_OP_WAIT_VALUE, p[i].waitValue.address,
@@ -1059,7 +1076,7 @@ BATCH(cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz)
 		expr;                                                                              \
 		return CUDA_SUCCESS;                                                               \
 	}                                                                                          \
-	BOTH(name, name##_ptsz, (CUstream s, type *out), ask_##name(s, out, false),                \
+	BOTH(name, name##_ptsz, (CUstream s, type * out), ask_##name(s, out, false),               \
 	     ask_##name(s, out, true))
 ASK(cuStreamGetPriority, int, *out = s->priority)
 ASK(cuStreamGetFlags, unsigned int, *out = s->flags)
@@ -1127,7 +1144,7 @@ BOTH(cuStreamCopyAttributes, cuStreamCopyAttributes_ptsz, (CUstream d, CUstream 
 
 static CUresult attach(CUstream h, CUdeviceptr p, bool pt)
 {
-	struct sg_op op = { .kind = SG_OP_NOP };
+	struct sg_op op = {.kind = SG_OP_NOP};
 	struct sg_stream *s;
 	CUresult e = sg_stream_resolve(h, pt, &s);
 
@@ -1145,7 +1162,8 @@ BOTH(cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz,
 
 CUresult sg_event_valid(struct sg_event *e)
 {
-	return (uintptr_t)e > 4095 && e->magic == SG_EVENT_MAGIC ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return (uintptr_t)e > 4095 && e->magic == SG_EVENT_MAGIC ? CUDA_SUCCESS
+								 : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /* Locked: the event's record is now (s, seq). */
@@ -1215,7 +1233,7 @@ CUresult cuEventDestroy(CUevent ev)
 static CUresult event_record(CUevent ev, CUstream h, unsigned int flags, bool pt)
 {
 	struct sg_event *e = (struct sg_event *)ev;
-	struct sg_op op = { .kind = SG_OP_RECORD, .record = { e, 0, flags } };
+	struct sg_op op = {.kind = SG_OP_RECORD, .record = {e, 0, flags}};
 	struct sg_stream *s;
 	CUresult rc = sg_stream_resolve(h, pt, &s);
 
@@ -1287,7 +1305,8 @@ CUresult cuEventQuery(CUevent ev)
 		return rc;
 	if (e->slot)
 		return atomic_load(&e->slot->completed) >= atomic_load(&e->slot->recorded)
-			       ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+			       ? CUDA_SUCCESS
+			       : CUDA_ERROR_NOT_READY;
 	return !e->stream || sg_done(e->stream, e->seq) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -1436,7 +1455,8 @@ CUresult cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
 	if (!out || memcmp(h->magic, "SIMEVNT", 8) || h->slot >= SLOTS)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (h->pid == getpid())
-		return CUDA_ERROR_INVALID_CONTEXT; /* as documented: not in the process that made it */
+		return CUDA_ERROR_INVALID_CONTEXT; /* as documented: not in the process that made it
+						    */
 	fd = sg_open_peer_fd(h->pid, h->fd);
 	if (fd < 0)
 		return CUDA_ERROR_MAP_FAILED;

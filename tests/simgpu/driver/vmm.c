@@ -77,7 +77,8 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t align, CUdevi
 	align = SG_MAX(align, (size_t)SG_GRANULARITY);
 	if (limit && reserved + size > limit)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	p = mmap((void *)hint, size + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	p = mmap((void *)hint, size + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		 -1, 0);
 	if (p == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	at = SG_UP((uint64_t)p, align);
@@ -127,8 +128,8 @@ CUresult cuMemAddressFree(CUdeviceptr p, size_t size)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmemAllocationProp *prop,
-		     unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
+		     const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	struct sg_vmm *v;
 	char name[32];
@@ -236,7 +237,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *ad
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle h)
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+						CUmemGenericAllocationHandle h)
 {
 	struct sg_vmm *v = handle(h);
 
@@ -257,7 +259,8 @@ CUresult cuMemMap(CUdeviceptr p, size_t size, size_t offset, CUmemGenericAllocat
 
 	if (e)
 		return e;
-	if (!v || !size || size % SG_GRANULARITY || p % SG_GRANULARITY || offset || flags || size > v->size)
+	if (!v || !size || size % SG_GRANULARITY || p % SG_GRANULARITY || offset || flags ||
+	    size > v->size)
 		return CUDA_ERROR_INVALID_VALUE;
 	sg_lock();
 	for (struct reservation *r = reservations; r; r = r->next)
@@ -271,9 +274,11 @@ CUresult cuMemMap(CUdeviceptr p, size_t size, size_t offset, CUmemGenericAllocat
 	}
 	if (v->arena_addr)
 		m = mmap((void *)p, size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
-			 sg.dev[v->device].memfd, (off_t)(v->arena_addr - (uint64_t)sg.dev[v->device].arena));
+			 sg.dev[v->device].memfd,
+			 (off_t)(v->arena_addr - (uint64_t)sg.dev[v->device].arena));
 	else
-		m = mmap((void *)p, size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, v->fd, 0);
+		m = mmap((void *)p, size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, v->fd,
+			 0);
 	if (m == MAP_FAILED) {
 		sg_unlock();
 		return CUDA_ERROR_OPERATING_SYSTEM;
@@ -320,8 +325,8 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t size)
 		put(a->vmm);
 		free(a);
 	}
-	if (mmap((void *)p, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
-		 0) == MAP_FAILED)
+	if (mmap((void *)p, size, PROT_NONE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
 		e = CUDA_ERROR_OPERATING_SYSTEM;
 	sg_unlock();
 	SG_LOG("unmap addr=%#llx bytes=%zu", (unsigned long long)p, size);
@@ -347,7 +352,8 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccessDesc *desc,
 		}
 		for (size_t i = 0; i < count; i++) {
 			unsigned int bit = desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE
-						   ? 1u << desc[i].location.id : 1u << 31;
+						   ? 1u << desc[i].location.id
+						   : 1u << 31;
 
 			if (desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
 				a->access &= ~bit;
@@ -436,7 +442,8 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void 
 	v->device = multicast ? 0 : device;
 	v->prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
 	v->prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-	v->prop.location.type = v->device < 0 ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
+	v->prop.location.type =
+		v->device < 0 ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
 	v->prop.location.id = SG_MAX(v->device, 0);
 	v->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (multicast)
@@ -464,7 +471,8 @@ CUresult cuMulticastCreate(CUmemGenericAllocationHandle *out, const CUmulticastO
 
 	if (e)
 		return e;
-	if (!out || !prop || !prop->numDevices || !prop->size || prop->size % SG_GRANULARITY || prop->flags)
+	if (!out || !prop || !prop->numDevices || !prop->size || prop->size % SG_GRANULARITY ||
+	    prop->flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	v = calloc(1, sizeof(*v));
 	if (!v)
@@ -537,7 +545,8 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mc, size_t mc_offset, 
 	return flags || !p ? CUDA_ERROR_INVALID_VALUE : bind(mc, size);
 }
 
-CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mc, CUdevice dev, size_t offset, size_t size)
+CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mc, CUdevice dev, size_t offset,
+			   size_t size)
 {
 	(void)dev;
 	(void)offset;

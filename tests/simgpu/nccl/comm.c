@@ -21,7 +21,9 @@
 #define BUFFER_BYTES (4u << 20) /* device memory that a communicator takes */
 
 /* pncclX is the same function under the profiling name, as in the real library. */
-#define API(name, params) __typeof__(name) p##name __attribute__((alias(#name))); ncclResult_t name params
+#define API(name, params)                                                                          \
+	__typeof__(name) p##name __attribute__((alias(#name)));                                    \
+	ncclResult_t name params
 
 struct sn_driver sn;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -35,14 +37,15 @@ static const struct {
 	int version, thread;
 	const char *symbol;
 } versions[] = {
-#define V(name, version, flavour, symbol) { #name, version, flavour, #symbol },
+#define V(name, version, flavour, symbol) {#name, version, flavour, #symbol},
 #include "../../../preload/driver_versions.def"
 #undef V
 };
 
 static void load(void)
 {
-	CUresult (*look_up)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+	CUresult (*look_up)(const char *, void **, int, cuuint64_t,
+			    CUdriverProcAddressQueryResult *);
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
 
 	if (!lib)
@@ -54,7 +57,8 @@ static void load(void)
 	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {                      \
 		CUdriverProcAddressQueryResult status;                                             \
 		if (!versions[i].thread && !strcmp(versions[i].symbol, #sym))                      \
-			look_up(versions[i].name, (void **)&sn.sym, versions[i].version, 0, &status); \
+			look_up(versions[i].name, (void **)&sn.sym, versions[i].version, 0,        \
+				&status);                                                          \
 	}
 	SN_DRIVER(X)
 #undef X
@@ -168,7 +172,7 @@ static void sweep(void)
 	closedir(d);
 }
 
-API(ncclGetUniqueId, (ncclUniqueId *id))
+API(ncclGetUniqueId, (ncclUniqueId * id))
 {
 	if (!id)
 		return fail(NULL, ncclInvalidArgument, "ncclGetUniqueId: id is NULL");
@@ -195,12 +199,14 @@ static ncclResult_t attach(struct ncclComm *c)
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return fail(c, ncclSystemError, "%s: %s", path, strerror(errno));
-	/* Own parts are reserved before they are touched: a full /dev/shm is an error, not a SIGBUS. */
+	/* Own parts are reserved before they are touched: a full /dev/shm is an error, not a
+	 * SIGBUS. */
 	err = posix_fallocate(fd, 0, (off_t)stages);
 	if (!err)
 		err = posix_fallocate(fd, (off_t)(stages + (size_t)c->rank * SN_STAGE), SN_STAGE);
 	if (!err)
-		err = posix_fallocate(fd, (off_t)(stages + (size_t)(c->ranks + c->rank) * SN_STAGE), SN_STAGE);
+		err = posix_fallocate(fd, (off_t)(stages + (size_t)(c->ranks + c->rank) * SN_STAGE),
+				      SN_STAGE);
 	if (!err && lseek(fd, 0, SEEK_END) < (off_t)total)
 		err = posix_fallocate(fd, (off_t)total - 1, 1);
 	if (err) {
@@ -217,8 +223,8 @@ static ncclResult_t attach(struct ncclComm *c)
 	c->mapped = total;
 	if (!atomic_compare_exchange_strong(&c->s->ranks, &none, (uint32_t)c->ranks) &&
 	    none != (uint32_t)c->ranks)
-		return fail(c, ncclInvalidArgument, "ranks disagree about their number: %u and %d", none,
-			    c->ranks);
+		return fail(c, ncclInvalidArgument, "ranks disagree about their number: %u and %d",
+			    none, c->ranks);
 	me = &c->s->rank[c->rank];
 	if (!atomic_compare_exchange_strong(&me->pid, &zero, (uint64_t)getpid()))
 		return fail(c, ncclInvalidUsage, "rank %d is there already (pid %llu)", c->rank,
@@ -248,9 +254,10 @@ static bool use_vmm(void)
 
 static CUresult vmm_alloc(int device, size_t size, uint64_t *addr, CUmemGenericAllocationHandle *h)
 {
-	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				     .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, device } };
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				    .requestedHandleTypes =
+					    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
 	CUmemAccessDesc access[64];
 	CUdeviceptr p = 0;
 	int devices = 1;
@@ -260,8 +267,8 @@ static CUresult vmm_alloc(int device, size_t size, uint64_t *addr, CUmemGenericA
 		return e;
 	sn.cuDeviceGetCount(&devices);
 	for (int i = 0; i < devices && i < 64; i++)
-		access[i] = (CUmemAccessDesc){ { CU_MEM_LOCATION_TYPE_DEVICE, i },
-					       CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+		access[i] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, i},
+					      CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	e = sn.cuMemAddressReserve(&p, size, 0, 0, 0);
 	if (!e)
 		e = sn.cuMemMap(p, size, 0, *h, 0);
@@ -345,8 +352,9 @@ API(ncclMemFree, (void *p))
 		return ncclSuccess;
 	pthread_once(&once, load);
 	if (sn.cuMemRetainAllocationHandle(&h, p))
-		return sn.cuMemFree_v2((CUdeviceptr)p) ? fail(NULL, ncclInvalidArgument, "ncclMemFree: not ours")
-						       : ncclSuccess;
+		return sn.cuMemFree_v2((CUdeviceptr)p)
+			       ? fail(NULL, ncclInvalidArgument, "ncclMemFree: not ours")
+			       : ncclSuccess;
 	sn.cuMemRelease(h);
 	if (sn.cuMemGetAddressRange_v2(&base, &size, (CUdeviceptr)p))
 		return fail(NULL, ncclInvalidArgument, "ncclMemFree: not ours");
@@ -367,7 +375,8 @@ struct init { /* one communicator to make: an item of a group, or a call */
 	struct init *next;
 };
 
-static struct ncclComm *comm_new(int rank, int ranks, CUcontext ctx, int device, const ncclConfig_t *config)
+static struct ncclComm *comm_new(int rank, int ranks, CUcontext ctx, int device,
+				 const ncclConfig_t *config)
 {
 	struct ncclComm *c = calloc(1, sizeof(*c));
 
@@ -489,8 +498,8 @@ static ncclResult_t launch(struct sn_task *t)
 {
 	struct ncclComm *c = t->comm;
 	CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-	CUlaunchConfig config = { 1, 1, 1, 512, 1, 1, 0, t->stream, NULL, 0 };
-	void *params[] = { &t };
+	CUlaunchConfig config = {1, 1, 1, 512, 1, 1, 0, t->stream, NULL, 0};
+	void *params[] = {&t};
 	bool captured = false; /* t may have run and be gone once it is launched */
 	CUfunction f;
 	CUcontext old;
@@ -537,7 +546,8 @@ static ncclResult_t run_inits(void)
 	for (struct init *i = group.inits; i; i = next) {
 		next = i->next;
 		if (i->threaded)
-			pthread_join(i->thread, NULL); /* all of them, whatever one says: as the real one */
+			pthread_join(i->thread,
+				     NULL); /* all of them, whatever one says: as the real one */
 		if (i->result && !r)
 			r = i->result;
 		if (i->kind == INIT_SPLIT && !i->comm->ranks && i->out)
@@ -610,7 +620,7 @@ API(ncclGroupEnd, (void))
 	return group_end();
 }
 
-API(ncclGroupSimulateEnd, (ncclSimInfo_t *info))
+API(ncclGroupSimulateEnd, (ncclSimInfo_t * info))
 {
 	struct sn_task *next;
 
@@ -652,8 +662,8 @@ static ncclResult_t begin(struct init *i, ncclComm_t *out)
 	return group_end();
 }
 
-static ncclResult_t init_rank(ncclComm_t *out, int ranks, const char *key, int rank, CUcontext ctx, int dev,
-			      const ncclConfig_t *config)
+static ncclResult_t init_rank(ncclComm_t *out, int ranks, const char *key, int rank, CUcontext ctx,
+			      int dev, const ncclConfig_t *config)
 {
 	struct init *i;
 
@@ -684,27 +694,28 @@ static ncclResult_t init_ids(ncclComm_t *out, int ranks, const ncclUniqueId *id,
 	return init_rank(out, ranks, key, rank, ctx, dev, config);
 }
 
-API(ncclCommInitRank, (ncclComm_t *out, int ranks, ncclUniqueId id, int rank))
+API(ncclCommInitRank, (ncclComm_t * out, int ranks, ncclUniqueId id, int rank))
 {
 	return init_ids(out, ranks, &id, rank, NULL);
 }
 
-API(ncclCommInitRankConfig, (ncclComm_t *out, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config))
+API(ncclCommInitRankConfig,
+    (ncclComm_t * out, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config))
 {
 	if (config && config->magic != 0xcafebeef)
 		return fail(NULL, ncclInvalidArgument, "the config was not initialised");
 	return init_ids(out, ranks, &id, rank, config);
 }
 
-API(ncclCommInitRankScalable, (ncclComm_t *out, int ranks, int rank, int count, ncclUniqueId *ids,
-			       ncclConfig_t *config))
+API(ncclCommInitRankScalable,
+    (ncclComm_t * out, int ranks, int rank, int count, ncclUniqueId *ids, ncclConfig_t *config))
 {
 	if (count < 1 || !ids || (config && config->magic != 0xcafebeef))
 		return fail(NULL, ncclInvalidArgument, "no id, or the config was not initialised");
 	return init_ids(out, ranks, ids, rank, config);
 }
 
-API(ncclCommInitAll, (ncclComm_t *comms, int count, const int *devices))
+API(ncclCommInitAll, (ncclComm_t * comms, int count, const int *devices))
 {
 	ncclUniqueId id;
 	CUcontext ctx;
@@ -717,7 +728,8 @@ API(ncclCommInitAll, (ncclComm_t *comms, int count, const int *devices))
 		return cuda_fail(NULL, "cuCtxGetCurrent", e);
 	sn.cuDeviceGetCount(&n);
 	if (!comms || count < 1 || count > n)
-		return fail(NULL, ncclInvalidArgument, "ncclCommInitAll: %d devices of %d", count, n);
+		return fail(NULL, ncclInvalidArgument, "ncclCommInitAll: %d devices of %d", count,
+			    n);
 	key_of(&id, sizeof(id), key);
 	group.depth++;
 	for (int i = 0; i < count && !r; i++) {
@@ -735,7 +747,8 @@ API(ncclCommSplit, (ncclComm_t parent, int color, int key, ncclComm_t *out, nccl
 	struct init *i;
 
 	if (!comm_valid(parent) || !out || (color < 0 && color != NCCL_SPLIT_NOCOLOR))
-		return fail(NULL, ncclInvalidArgument, "ncclCommSplit: no communicator, or color %d", color);
+		return fail(NULL, ncclInvalidArgument,
+			    "ncclCommSplit: no communicator, or color %d", color);
 	i = calloc(1, sizeof(*i));
 	i->comm = comm_new(0, 1, parent->ctx, parent->device, config);
 	i->comm->blocking = config ? config->blocking != 0 : parent->blocking;
@@ -746,8 +759,8 @@ API(ncclCommSplit, (ncclComm_t parent, int color, int key, ncclComm_t *out, nccl
 	return begin(i, out);
 }
 
-API(ncclCommShrink, (ncclComm_t parent, int *without, int count, ncclComm_t *out, ncclConfig_t *config,
-		     int flags))
+API(ncclCommShrink,
+    (ncclComm_t parent, int *without, int count, ncclComm_t *out, ncclConfig_t *config, int flags))
 {
 	struct {
 		char parent[40];
@@ -756,14 +769,17 @@ API(ncclCommShrink, (ncclComm_t parent, int *without, int count, ncclComm_t *out
 	} name;
 	int rank = 0, ranks = 0;
 
-	if (!comm_valid(parent) || !out || (count && !without) || count < 0 || count >= parent->ranks)
-		return fail(NULL, ncclInvalidArgument, "ncclCommShrink: no communicator or no list");
+	if (!comm_valid(parent) || !out || (count && !without) || count < 0 ||
+	    count >= parent->ranks)
+		return fail(NULL, ncclInvalidArgument,
+			    "ncclCommShrink: no communicator or no list");
 	memset(&name, 0, sizeof(name));
 	memcpy(name.parent, parent->key, sizeof(name.parent));
 	name.number = ++parent->shrinks | 1ull << 63;
 	for (int i = 0; i < count; i++) {
 		if (without[i] < 0 || without[i] >= parent->ranks || without[i] == parent->rank)
-			return fail(parent, ncclInvalidArgument, "ncclCommShrink: rank %d", without[i]);
+			return fail(parent, ncclInvalidArgument, "ncclCommShrink: rank %d",
+				    without[i]);
 		name.gone[without[i]] = 1;
 	}
 	for (int r = 0; r < parent->ranks; r++) {
@@ -942,14 +958,16 @@ API(ncclCommRegister, (const ncclComm_t c, void *buf, size_t size, void **handle
 API(ncclCommDeregister, (const ncclComm_t c, void *handle))
 {
 	(void)handle;
-	return comm_valid(c) ? ncclSuccess : fail(NULL, ncclInvalidArgument, "ncclCommDeregister: NULL");
+	return comm_valid(c) ? ncclSuccess
+			     : fail(NULL, ncclInvalidArgument, "ncclCommDeregister: NULL");
 }
 
-API(ncclRedOpCreatePreMulSum, (ncclRedOp_t *op, void *scalar, ncclDataType_t type,
+API(ncclRedOpCreatePreMulSum, (ncclRedOp_t * op, void *scalar, ncclDataType_t type,
 			       ncclScalarResidence_t where, ncclComm_t c))
 {
 	if (!op || !scalar || !comm_valid(c) || type < 0 || type >= ncclNumTypes)
-		return fail(NULL, ncclInvalidArgument, "ncclRedOpCreatePreMulSum: NULL, or type %d", (int)type);
+		return fail(NULL, ncclInvalidArgument, "ncclRedOpCreatePreMulSum: NULL, or type %d",
+			    (int)type);
 	for (int i = 0; i < 32; i++) {
 		if (c->redops[i].used)
 			continue;
@@ -958,7 +976,7 @@ API(ncclRedOpCreatePreMulSum, (ncclRedOp_t *op, void *scalar, ncclDataType_t typ
 		c->redops[i].device = where == ncclScalarDevice;
 		c->redops[i].where = scalar;
 		if (!c->redops[i].device) {
-			float wide[2] = { 0, 0 };
+			float wide[2] = {0, 0};
 
 			switch (type) {
 			case ncclInt8:
@@ -1052,86 +1070,90 @@ static ncclResult_t give(struct ncclComm *c, const struct sn_offer *o, const voi
 	return group_end();
 }
 
-API(ncclAllReduce, (const void *s, void *r, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
-		    cudaStream_t st))
+API(ncclAllReduce, (const void *s, void *r, size_t n, ncclDataType_t t, ncclRedOp_t op,
+		    ncclComm_t c, cudaStream_t st))
 {
-	struct sn_offer o = { SN_ALLREDUCE, t, op, 0, n };
+	struct sn_offer o = {SN_ALLREDUCE, t, op, 0, n};
 
 	return give(c, &o, s, r, NULL, st);
 }
 
-API(ncclReduce, (const void *s, void *r, size_t n, ncclDataType_t t, ncclRedOp_t op, int root, ncclComm_t c,
-		 cudaStream_t st))
+API(ncclReduce, (const void *s, void *r, size_t n, ncclDataType_t t, ncclRedOp_t op, int root,
+		 ncclComm_t c, cudaStream_t st))
 {
-	struct sn_offer o = { SN_REDUCE, t, op, (uint32_t)root, n };
+	struct sn_offer o = {SN_REDUCE, t, op, (uint32_t)root, n};
 
 	return give(c, &o, s, r, NULL, st);
 }
 
-API(ncclBroadcast, (const void *s, void *r, size_t n, ncclDataType_t t, int root, ncclComm_t c,
-		    cudaStream_t st))
+API(ncclBroadcast,
+    (const void *s, void *r, size_t n, ncclDataType_t t, int root, ncclComm_t c, cudaStream_t st))
 {
-	struct sn_offer o = { SN_BROADCAST, t, 0, (uint32_t)root, n };
+	struct sn_offer o = {SN_BROADCAST, t, 0, (uint32_t)root, n};
 
 	return give(c, &o, s, r, NULL, st);
 }
 
 API(ncclBcast, (void *b, size_t n, ncclDataType_t t, int root, ncclComm_t c, cudaStream_t st))
 {
-	struct sn_offer o = { SN_BROADCAST, t, 0, (uint32_t)root, n };
+	struct sn_offer o = {SN_BROADCAST, t, 0, (uint32_t)root, n};
 
 	return give(c, &o, b, b, NULL, st);
 }
 
-API(ncclAllGather, (const void *s, void *r, size_t n, ncclDataType_t t, ncclComm_t c, cudaStream_t st))
+API(ncclAllGather,
+    (const void *s, void *r, size_t n, ncclDataType_t t, ncclComm_t c, cudaStream_t st))
 {
-	struct sn_offer o = { SN_ALLGATHER, t, 0, 0, n };
+	struct sn_offer o = {SN_ALLGATHER, t, 0, 0, n};
 
 	return give(c, &o, s, r, NULL, st);
 }
 
-API(ncclReduceScatter, (const void *s, void *r, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
-			cudaStream_t st))
+API(ncclReduceScatter, (const void *s, void *r, size_t n, ncclDataType_t t, ncclRedOp_t op,
+			ncclComm_t c, cudaStream_t st))
 {
-	struct sn_offer o = { SN_REDUCESCATTER, t, op, 0, n };
+	struct sn_offer o = {SN_REDUCESCATTER, t, op, 0, n};
 
 	return give(c, &o, s, r, NULL, st);
 }
 
-API(ncclAlltoAll, (const void *s, void *r, size_t n, ncclDataType_t t, ncclComm_t c, cudaStream_t st))
+API(ncclAlltoAll,
+    (const void *s, void *r, size_t n, ncclDataType_t t, ncclComm_t c, cudaStream_t st))
 {
-	struct sn_offer o = { SN_ALLTOALL, t, 0, 0, n };
+	struct sn_offer o = {SN_ALLTOALL, t, 0, 0, n};
 
 	return give(c, &o, s, r, NULL, st);
 }
 
-API(ncclGather, (const void *s, void *r, size_t n, ncclDataType_t t, int root, ncclComm_t c, cudaStream_t st))
+API(ncclGather,
+    (const void *s, void *r, size_t n, ncclDataType_t t, int root, ncclComm_t c, cudaStream_t st))
 {
-	struct sn_offer o = { SN_GATHER, t, 0, (uint32_t)root, n };
+	struct sn_offer o = {SN_GATHER, t, 0, (uint32_t)root, n};
 
 	return give(c, &o, s, r, NULL, st);
 }
 
-API(ncclScatter, (const void *s, void *r, size_t n, ncclDataType_t t, int root, ncclComm_t c,
-		  cudaStream_t st))
+API(ncclScatter,
+    (const void *s, void *r, size_t n, ncclDataType_t t, int root, ncclComm_t c, cudaStream_t st))
 {
-	struct sn_offer o = { SN_SCATTER, t, 0, (uint32_t)root, n };
+	struct sn_offer o = {SN_SCATTER, t, 0, (uint32_t)root, n};
 
 	return give(c, &o, s, r, NULL, st);
 }
 
 API(ncclSend, (const void *s, size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t st))
 {
-	struct sn_offer o = { SN_P2P, t, 0, (uint32_t)peer, n };
-	struct sn_p2p p = { .send = true, .peer = peer, .buf = (void *)s, .bytes = n * sn_type_size(t) };
+	struct sn_offer o = {SN_P2P, t, 0, (uint32_t)peer, n};
+	struct sn_p2p p = {
+		.send = true, .peer = peer, .buf = (void *)s, .bytes = n * sn_type_size(t)};
 
 	return give(c, &o, NULL, NULL, &p, st);
 }
 
 API(ncclRecv, (void *r, size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t st))
 {
-	struct sn_offer o = { SN_P2P, t, 0, (uint32_t)peer, n };
-	struct sn_p2p p = { .peer = peer, .buf = r, .bytes = n * sn_type_size(t) };
+	struct sn_offer o = {SN_P2P, t, 0, (uint32_t)peer, n};
+	struct sn_p2p p = {.peer = peer, .buf = r, .bytes = n * sn_type_size(t)};
 
 	return give(c, &o, NULL, NULL, &p, st);
 }

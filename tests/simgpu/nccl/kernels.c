@@ -7,9 +7,9 @@
 
 #include "sim.h"
 
-static const char *const types[] = { "i8", "u8", "i32", "u32", "i64", "u64", "f16", "f32", "f64", "bf16",
-				     "f8e4m3", "f8e5m2" };
-static const char *const ops[] = { "Sum", "Prod", "Max", "Min", "Avg", "PreMulSum" };
+static const char *const types[] = {"i8",  "u8",  "i32", "u32",	 "i64",	   "u64",
+				    "f16", "f32", "f64", "bf16", "f8e4m3", "f8e5m2"};
+static const char *const ops[] = {"Sum", "Prod", "Max", "Min", "Avg", "PreMulSum"};
 
 struct wait {
 	struct ncclComm *c;
@@ -25,7 +25,7 @@ static bool ended(const struct wait *w)
 
 static void pause_ns(struct wait *w)
 {
-	struct timespec t = { 0, w->ns };
+	struct timespec t = {0, w->ns};
 
 	nanosleep(&t, NULL);
 	if (w->ns < 500000)
@@ -94,11 +94,13 @@ static void collective(struct wait *w, const struct sn_task *t)
 	for (uint64_t at = 0; at < total; at += piece) {
 		uint64_t n = total - at < piece ? total - at : piece;
 		const uint8_t *send = (const uint8_t *)t->send + at * z;
-		bool reducing = o->op == SN_ALLREDUCE || o->op == SN_REDUCE || o->op == SN_REDUCESCATTER;
+		bool reducing =
+			o->op == SN_ALLREDUCE || o->op == SN_REDUCE || o->op == SN_REDUCESCATTER;
 		uint64_t lo = at, hi = at + n; /* of this piece, what is for me */
 
 		if (reducing)
-			sn_reduce_begin(c, sn_stage(c, c->rank), send, n, (int)o->type, (int)o->redop);
+			sn_reduce_begin(c, sn_stage(c, c->rank), send, n, (int)o->type,
+					(int)o->redop);
 		else if ((o->op != SN_BROADCAST && o->op != SN_SCATTER) || root)
 			memcpy(sn_stage(c, c->rank), send, n * z);
 		if (!barrier(w))
@@ -123,8 +125,8 @@ static void collective(struct wait *w, const struct sn_task *t)
 				recv += in_block * z;
 				memcpy(recv, sn_stage(c, 0) + off, len);
 				for (int r = 1; r < c->ranks; r++)
-					sn_reduce(c, recv, sn_stage(c, r) + off, hi - lo, (int)o->type,
-						  (int)o->redop);
+					sn_reduce(c, recv, sn_stage(c, r) + off, hi - lo,
+						  (int)o->type, (int)o->redop);
 				sn_reduce_end(c, recv, hi - lo, (int)o->type, (int)o->redop);
 				break;
 			case SN_BROADCAST:
@@ -137,8 +139,8 @@ static void collective(struct wait *w, const struct sn_task *t)
 				if (o->op == SN_GATHER && !root)
 					break;
 				for (int r = 0; r < c->ranks; r++)
-					memcpy(recv + ((uint64_t)r * each + in_block) * z, sn_stage(c, r) + off,
-					       len);
+					memcpy(recv + ((uint64_t)r * each + in_block) * z,
+					       sn_stage(c, r) + off, len);
 				break;
 			default:
 				break;
@@ -230,12 +232,13 @@ int sn_run(void *param, simgpu_cancelled cancelled, const void *launch)
 {
 	struct sn_task *t = *(struct sn_task **)param;
 	struct ncclComm *c = t->comm;
-	struct wait w = { c, cancelled, launch, 20000 };
+	struct wait w = {c, cancelled, launch, 20000};
 	bool turn = true;
 
 	if (t->captured)
 		atomic_fetch_add(&c->outstanding, 1);
-	/* Operations of one communicator run one after the other, in the order they were launched. */
+	/* Operations of one communicator run one after the other, in the order they were launched.
+	 */
 	pthread_mutex_lock(&c->order);
 	while (!t->captured && c->serving != t->ticket) {
 		struct timespec until;
@@ -296,8 +299,8 @@ const char *sn_kernel_name(const struct sn_task *t, char *buf, size_t size)
 	default:
 		return "ncclDevKernel_SendRecv";
 	}
-	snprintf(buf, size, "ncclDevKernel_%s_%s_%s_RING_LL", what, ops[o->redop < 5 ? o->redop : 5],
-		 types[o->type]);
+	snprintf(buf, size, "ncclDevKernel_%s_%s_%s_RING_LL", what,
+		 ops[o->redop < 5 ? o->redop : 5], types[o->type]);
 	return buf;
 }
 
@@ -306,10 +309,10 @@ const struct simgpu_image *sn_image(void)
 	static struct simgpu_kernel kernels[3 * 6 * 12 + 3];
 	static struct simgpu_image image;
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static const uint32_t reducing[] = { SN_ALLREDUCE, SN_REDUCE, SN_REDUCESCATTER };
-	static const uint32_t other[] = { SN_BROADCAST, SN_ALLGATHER, SN_P2P };
+	static const uint32_t reducing[] = {SN_ALLREDUCE, SN_REDUCE, SN_REDUCESCATTER};
+	static const uint32_t other[] = {SN_BROADCAST, SN_ALLGATHER, SN_P2P};
 	unsigned int n = 0;
-	struct sn_task t = { 0 };
+	struct sn_task t = {0};
 	char name[96];
 
 	pthread_mutex_lock(&lock);
@@ -317,17 +320,17 @@ const struct simgpu_image *sn_image(void)
 		for (int o = 0; o < 3; o++) {
 			for (uint32_t r = 0; r < 6; r++) {
 				for (uint32_t y = 0; y < 12; y++) {
-					t.offer = (struct sn_offer){ reducing[o], y, r, 0, 0 };
+					t.offer = (struct sn_offer){reducing[o], y, r, 0, 0};
 					kernels[n++] = (struct simgpu_kernel){
 						strdup(sn_kernel_name(&t, name, sizeof(name))),
-						sizeof(void *), sn_run };
+						sizeof(void *), sn_run};
 				}
 			}
 		}
 		for (int o = 0; o < 3; o++) {
 			t.offer.op = other[o];
-			kernels[n++] = (struct simgpu_kernel){ sn_kernel_name(&t, name, sizeof(name)),
-							       sizeof(void *), sn_run };
+			kernels[n++] = (struct simgpu_kernel){
+				sn_kernel_name(&t, name, sizeof(name)), sizeof(void *), sn_run};
 		}
 		memcpy(image.magic, SIMGPU_IMAGE_MAGIC, sizeof(image.magic));
 		image.kernels = kernels;

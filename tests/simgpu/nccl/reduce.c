@@ -104,12 +104,15 @@ static void put_narrow(void *p, int type, float f)
 	if (type == ncclFloat16 || type == ncclBfloat16)
 		put16(p, type, f);
 	else
-		*(uint8_t *)p = (uint8_t)(type == ncclFloat8e4m3 ? narrow_put(f, 4, 3) : narrow_put(f, 5, 2));
+		*(uint8_t *)p = (uint8_t)(type == ncclFloat8e4m3 ? narrow_put(f, 4, 3)
+								 : narrow_put(f, 5, 2));
 }
 
 #define COMBINE(a, b)                                                                              \
-	(op == ncclProd ? (a) * (b) : op == ncclMax ? ((a) > (b) ? (a) : (b))                      \
-				    : op == ncclMin ? ((a) < (b) ? (a) : (b)) : (a) + (b))
+	(op == ncclProd	 ? (a) * (b)                                                               \
+	 : op == ncclMax ? ((a) > (b) ? (a) : (b))                                                 \
+	 : op == ncclMin ? ((a) < (b) ? (a) : (b))                                                 \
+			 : (a) + (b))
 #define LOOP(type_)                                                                                \
 	for (uint64_t i = 0; i < n; i++)                                                           \
 	((type_ *)acc)[i] = (type_)COMBINE(((type_ *)acc)[i], ((const type_ *)in)[i])
@@ -222,7 +225,8 @@ static double scalar(const struct ncclComm *c, int op, int type)
 }
 
 /* What a rank puts on the table: its data, multiplied where the operation says so. */
-void sn_reduce_begin(const struct ncclComm *c, void *acc, const void *in, uint64_t n, int type, int op)
+void sn_reduce_begin(const struct ncclComm *c, void *acc, const void *in, uint64_t n, int type,
+		     int op)
 {
 	memcpy(acc, in, n * sn_type_size(type));
 	if (op >= ncclNumOps)

@@ -31,7 +31,7 @@
 
 #define SN_MAGIC 0x53494e43434c3032ull
 #define SN_MAX_RANKS 256
-#define SN_RING 64	     /* operations a rank may be ahead in publishing: it is never more than one */
+#define SN_RING 64 /* operations a rank may be ahead in publishing: it is never more than one */
 #define SN_STAGE (512u << 10) /* bytes of a rank's part of one step of a collective */
 
 enum sn_op {
@@ -62,8 +62,8 @@ struct sn_rank { /* written by that rank only */
 	struct sn_offer offer[SN_RING];
 };
 
-struct sn_pair { /* from one rank to another */
-	_Atomic uint64_t sends, recvs; /* posted */
+struct sn_pair {			 /* from one rank to another */
+	_Atomic uint64_t sends, recvs;	 /* posted */
 	_Atomic uint64_t sent, received; /* completed */
 	_Atomic uint64_t send_bytes, recv_bytes;
 	_Atomic uint64_t wrote, read; /* chunks */
@@ -73,7 +73,8 @@ struct sn_shared {
 	_Atomic uint64_t magic;
 	_Atomic uint32_t ranks, attached;
 	struct sn_rank rank[];
-	/* then struct sn_pair[ranks * ranks], then ranks * SN_STAGE, then ranks * SN_STAGE for pairs */
+	/* then struct sn_pair[ranks * ranks], then ranks * SN_STAGE, then ranks * SN_STAGE for
+	 * pairs */
 };
 
 struct ncclComm {
@@ -87,7 +88,7 @@ struct ncclComm {
 	_Atomic int async;	 /* ncclResult_t */
 	_Atomic int outstanding; /* kernels launched and not ended */
 	pthread_mutex_t launching;
-	pthread_mutex_t order;	 /* one operation at a time, in the order of the launches */
+	pthread_mutex_t order; /* one operation at a time, in the order of the launches */
 	pthread_cond_t served;
 	uint64_t tickets, serving;
 	uint64_t position; /* of this rank */
@@ -133,12 +134,15 @@ struct sn_task { /* one kernel */
 
 /* The driver's functions that NCCL uses. */
 #define SN_DRIVER(X)                                                                               \
-	X(cuInit) X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxGetDevice) X(cuDevicePrimaryCtxRetain) \
-	X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) X(cuModuleLoadData) X(cuModuleGetFunction)    \
-	X(cuLaunchKernelEx) X(cuStreamIsCapturing) X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemCreate)  \
-	X(cuMemRelease) X(cuMemMap) X(cuMemUnmap) X(cuMemAddressReserve) X(cuMemAddressFree)       \
-	X(cuMemSetAccess) X(cuMemGetAddressRange_v2) X(cuMemRetainAllocationHandle)                \
-	X(cuMemGetAllocationPropertiesFromHandle) X(cuDeviceGetCount)
+	X(cuInit)                                                                                  \
+	X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxGetDevice) X(cuDevicePrimaryCtxRetain) X(     \
+		cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) X(cuModuleLoadData)                     \
+		X(cuModuleGetFunction) X(cuLaunchKernelEx) X(cuStreamIsCapturing) X(cuMemAlloc_v2) \
+			X(cuMemFree_v2) X(cuMemCreate) X(cuMemRelease) X(cuMemMap) X(cuMemUnmap)   \
+				X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemSetAccess)       \
+					X(cuMemGetAddressRange_v2) X(cuMemRetainAllocationHandle)  \
+						X(cuMemGetAllocationPropertiesFromHandle)          \
+							X(cuDeviceGetCount)
 struct sn_driver {
 #define X(sym) __typeof__(&sym) sym;
 	SN_DRIVER(X)
@@ -151,7 +155,8 @@ const char *sn_kernel_name(const struct sn_task *t, char *buf, size_t size);
 size_t sn_type_size(int type);
 int sn_run(void *param, simgpu_cancelled cancelled, const void *launch);
 void sn_reduce(const struct ncclComm *c, void *acc, const void *in, uint64_t n, int type, int op);
-void sn_reduce_begin(const struct ncclComm *c, void *acc, const void *in, uint64_t n, int type, int op);
+void sn_reduce_begin(const struct ncclComm *c, void *acc, const void *in, uint64_t n, int type,
+		     int op);
 void sn_reduce_end(const struct ncclComm *c, void *acc, uint64_t n, int type, int op);
 
 static inline struct sn_pair *sn_pair(const struct ncclComm *c, int from, int to)

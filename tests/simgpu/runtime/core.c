@@ -9,7 +9,8 @@
 
 struct rt_driver rt;
 
-static CUresult (*look_up)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+static CUresult (*look_up)(const char *, void **, int, cuuint64_t,
+			   CUdriverProcAddressQueryResult *);
 static cudaError_t init_error;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static CUcontext primary[64];
@@ -23,11 +24,11 @@ static const struct {
 	int version, thread;
 	const char *symbol;
 } versions[] = {
-#define V(name, version, flavour, symbol) { #name, version, flavour, #symbol },
+#define V(name, version, flavour, symbol) {#name, version, flavour, #symbol},
 #include "../../../preload/driver_versions.def"
 #undef V
-	{ "cuProfilerStart", 4000, 0, "cuProfilerStart" },
-	{ "cuProfilerStop", 4000, 0, "cuProfilerStop" },
+	{"cuProfilerStart", 4000, 0, "cuProfilerStart"},
+	{"cuProfilerStop", 4000, 0, "cuProfilerStop"},
 };
 
 static void resolve(const char *symbol, void **out)
@@ -38,9 +39,10 @@ static void resolve(const char *symbol, void **out)
 		if (strcmp(versions[i].symbol, symbol))
 			continue;
 		/* The newest row of that version and below; a per-thread one came later (7000). */
-		look_up(versions[i].name, &out[0], versions[i].version, CU_GET_PROC_ADDRESS_LEGACY_STREAM,
-			&status);
-		look_up(versions[i].name, &out[1], versions[i].version > 7000 ? versions[i].version : 7000,
+		look_up(versions[i].name, &out[0], versions[i].version,
+			CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status);
+		look_up(versions[i].name, &out[1],
+			versions[i].version > 7000 ? versions[i].version : 7000,
 			CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status);
 		return;
 	}
@@ -185,7 +187,8 @@ static cudaError_t entry_point(const char *symbol, void **fn, int version, unsig
 	if (!symbol || !fn)
 		return rt_return(cudaErrorInvalidValue);
 	if (!flags) /* the default is that of how the program was built */
-		flags = pt ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
+		flags = pt ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+			   : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
 	e = (cudaError_t)look_up(symbol, fn, version, flags, &found);
 	if (e)
 		return rt_return(e);
@@ -197,7 +200,8 @@ static cudaError_t entry_point(const char *symbol, void **fn, int version, unsig
 }
 
 BOTH(cudaGetDriverEntryPoint, _ptsz,
-     (const char *symbol, void **fn, unsigned long long flags, enum cudaDriverEntryPointQueryResult *status),
+     (const char *symbol, void **fn, unsigned long long flags,
+      enum cudaDriverEntryPointQueryResult *status),
      return entry_point(symbol, fn, CUDART_VERSION, flags, status, pt);)
 BOTH(cudaGetDriverEntryPointByVersion, _ptsz,
      (const char *symbol, void **fn, unsigned int version, unsigned long long flags,
@@ -277,7 +281,9 @@ cudaError_t cudaSetDeviceFlags(unsigned int flags)
 {
 	cudaError_t e = rt_init();
 
-	return rt_return(e ? e : DRV(cuDevicePrimaryCtxSetFlags_v2, 0, rt_device(), flags & ~cudaDeviceMapHost));
+	return rt_return(
+		e ? e
+		  : DRV(cuDevicePrimaryCtxSetFlags_v2, 0, rt_device(), flags & ~cudaDeviceMapHost));
 }
 
 cudaError_t cudaGetDeviceFlags(unsigned int *flags)
@@ -321,7 +327,8 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
 {
 	cudaError_t e = rt_init();
 
-	return rt_return(e ? e : DRV(cuDeviceGetAttribute, 0, value, (CUdevice_attribute)attr, dev));
+	return rt_return(e ? e
+			   : DRV(cuDeviceGetAttribute, 0, value, (CUdevice_attribute)attr, dev));
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char *id, int len, int dev)
@@ -349,7 +356,8 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
 {
 	cudaError_t e = rt_init();
 
-	return rt_return(e ? e : DRV(cuDeviceGetP2PAttribute, 0, value, (CUdevice_P2PAttribute)attr, a, b));
+	return rt_return(
+		e ? e : DRV(cuDeviceGetP2PAttribute, 0, value, (CUdevice_P2PAttribute)attr, a, b));
 }
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags)
@@ -517,8 +525,8 @@ cudaError_t cudaChooseDevice(int *dev, const struct cudaDeviceProp *want)
 	return rt_return(rt_init());
 }
 
-cudaError_t cudaDeviceGetTexture1DLinearMaxWidth(size_t *width, const struct cudaChannelFormatDesc *desc,
-						 int dev)
+cudaError_t cudaDeviceGetTexture1DLinearMaxWidth(size_t *width,
+						 const struct cudaChannelFormatDesc *desc, int dev)
 {
 	(void)desc;
 	(void)dev;

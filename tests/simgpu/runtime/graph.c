@@ -28,8 +28,8 @@ static cudaError_t memset_params(const struct cudaMemsetParams *p, CUDA_MEMSET_N
 {
 	if (!p)
 		return cudaErrorInvalidValue;
-	*q = (CUDA_MEMSET_NODE_PARAMS){ (CUdeviceptr)p->dst, p->pitch, p->value, p->elementSize, p->width,
-					p->height };
+	*q = (CUDA_MEMSET_NODE_PARAMS){(CUdeviceptr)p->dst, p->pitch, p->value,
+				       p->elementSize,	    p->width, p->height};
 	return cudaSuccess;
 }
 
@@ -58,8 +58,8 @@ cudaError_t cudaGraphClone(cudaGraph_t *out, cudaGraph_t g)
 	CALL(DRV(cuGraphClone, 0, out, g));
 }
 
-cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d, size_t n,
-				   const struct cudaKernelNodeParams *p)
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d,
+				   size_t n, const struct cudaKernelNodeParams *p)
 {
 	CUDA_KERNEL_NODE_PARAMS q;
 	cudaError_t e = rt_enter();
@@ -103,14 +103,14 @@ cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t h, struct cudaKernelNod
 		return rt_return(e);
 	memset(p, 0, sizeof(*p));
 	p->func = q.func ? (void *)q.func : (void *)q.kern;
-	p->gridDim = (dim3){ q.gridDimX, q.gridDimY, q.gridDimZ };
-	p->blockDim = (dim3){ q.blockDimX, q.blockDimY, q.blockDimZ };
+	p->gridDim = (dim3){q.gridDimX, q.gridDimY, q.gridDimZ};
+	p->blockDim = (dim3){q.blockDimX, q.blockDimY, q.blockDimZ};
 	p->sharedMemBytes = q.sharedMemBytes;
 	return cudaSuccess;
 }
 
-cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d, size_t n,
-				   const struct cudaMemcpy3DParms *p)
+cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d,
+				   size_t n, const struct cudaMemcpy3DParms *p)
 {
 	CUDA_MEMCPY3D q;
 	cudaError_t e = rt_enter();
@@ -120,8 +120,9 @@ cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *out, cudaGraph_t g, const cu
 	return rt_return(e ? e : DRV(cuGraphAddMemcpyNode, 0, out, g, d, n, &q, NULL));
 }
 
-cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d, size_t n,
-				     void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind)
+cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d,
+				     size_t n, void *dst, const void *src, size_t bytes,
+				     enum cudaMemcpyKind kind)
 {
 	CUDA_MEMCPY3D q;
 
@@ -130,8 +131,8 @@ cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *out, cudaGraph_t g, const 
 	CALL(DRV(cuGraphAddMemcpyNode, 0, out, g, d, n, &q, NULL));
 }
 
-cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d, size_t n,
-				   const struct cudaMemsetParams *p)
+cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d,
+				   size_t n, const struct cudaMemsetParams *p)
 {
 	CUDA_MEMSET_NODE_PARAMS q;
 	cudaError_t e = rt_enter();
@@ -141,8 +142,8 @@ cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *out, cudaGraph_t g, const cu
 	return rt_return(e ? e : DRV(cuGraphAddMemsetNode, 0, out, g, d, n, &q, NULL));
 }
 
-cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d, size_t n,
-				 const struct cudaHostNodeParams *p)
+cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d,
+				 size_t n, const struct cudaHostNodeParams *p)
 {
 	CALL(DRV(cuGraphAddHostNode, 0, out, g, d, n, (const CUDA_HOST_NODE_PARAMS *)p));
 }
@@ -163,13 +164,14 @@ cudaError_t cudaGraphExecHostNodeSetParams(cudaGraphExec_t x, cudaGraphNode_t h,
 	CALL(DRV(cuGraphExecHostNodeSetParams, 0, x, h, (const CUDA_HOST_NODE_PARAMS *)p));
 }
 
-cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d, size_t n)
+cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d,
+				  size_t n)
 {
 	CALL(DRV(cuGraphAddEmptyNode, 0, out, g, d, n));
 }
 
-cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d, size_t n,
-				       cudaGraph_t child)
+cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *out, cudaGraph_t g,
+				       const cudaGraphNode_t *d, size_t n, cudaGraph_t child)
 {
 	CALL(DRV(cuGraphAddChildGraphNode, 0, out, g, d, n, child));
 }
@@ -179,26 +181,28 @@ cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t h, cudaGraph_t *out)
 	CALL(DRV(cuGraphChildGraphNodeGetGraph, 0, h, out));
 }
 
-cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d, size_t n,
-					cudaEvent_t e)
+cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *out, cudaGraph_t g,
+					const cudaGraphNode_t *d, size_t n, cudaEvent_t e)
 {
 	CALL(DRV(cuGraphAddEventRecordNode, 0, out, g, d, n, e));
 }
 
-cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d, size_t n,
-				      cudaEvent_t e)
+cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d,
+				      size_t n, cudaEvent_t e)
 {
 	CALL(DRV(cuGraphAddEventWaitNode, 0, out, g, d, n, e));
 }
 
-cudaError_t cudaGraphAddDependencies(cudaGraph_t g, const cudaGraphNode_t *from, const cudaGraphNode_t *to,
-				     const cudaGraphEdgeData *edges, size_t n)
+cudaError_t cudaGraphAddDependencies(cudaGraph_t g, const cudaGraphNode_t *from,
+				     const cudaGraphNode_t *to, const cudaGraphEdgeData *edges,
+				     size_t n)
 {
 	CALL(DRV(cuGraphAddDependencies_v2, 0, g, from, to, (const CUgraphEdgeData *)edges, n));
 }
 
-cudaError_t cudaGraphRemoveDependencies(cudaGraph_t g, const cudaGraphNode_t *from, const cudaGraphNode_t *to,
-					const cudaGraphEdgeData *edges, size_t n)
+cudaError_t cudaGraphRemoveDependencies(cudaGraph_t g, const cudaGraphNode_t *from,
+					const cudaGraphNode_t *to, const cudaGraphEdgeData *edges,
+					size_t n)
 {
 	CALL(DRV(cuGraphRemoveDependencies_v2, 0, g, from, to, (const CUgraphEdgeData *)edges, n));
 }
@@ -224,14 +228,14 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t h, enum cudaGraphNodeType *out)
 	CALL(DRV(cuGraphNodeGetType, 0, h, (CUgraphNodeType *)out));
 }
 
-cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t h, cudaGraphNode_t *out, cudaGraphEdgeData *edges,
-					 size_t *n)
+cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t h, cudaGraphNode_t *out,
+					 cudaGraphEdgeData *edges, size_t *n)
 {
 	CALL(DRV(cuGraphNodeGetDependencies_v2, 0, h, out, (CUgraphEdgeData *)edges, n));
 }
 
-cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t h, cudaGraphNode_t *out, cudaGraphEdgeData *edges,
-					   size_t *n)
+cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t h, cudaGraphNode_t *out,
+					   cudaGraphEdgeData *edges, size_t *n)
 {
 	CALL(DRV(cuGraphNodeGetDependentNodes_v2, 0, h, out, (CUgraphEdgeData *)edges, n));
 }
@@ -251,23 +255,33 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t g, unsigned l
 	CALL(DRV(cuGraphInstantiateWithFlags, 0, out, g, flags));
 }
 
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t g, unsigned long long flags)
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t g,
+					  unsigned long long flags)
 {
 	CALL(DRV(cuGraphInstantiateWithFlags, 0, out, g, flags));
 }
 
-BOTH(cudaGraphInstantiateWithParams, _ptsz, (cudaGraphExec_t *out, cudaGraph_t g, cudaGraphInstantiateParams *p),
-     cudaError_t e;
-     if (!p)
-	     return rt_return(cudaErrorInvalidValue);
-     e = rt_enter();
-     if (!e)
-	     e = DRV(cuGraphInstantiateWithFlags, pt, out, g, p->flags);
-     p->errNode_out = NULL;
-     p->result_out = e ? cudaGraphInstantiateError : cudaGraphInstantiateSuccess;
-     return rt_return(e);)
-BOTH(cudaGraphLaunch, _ptsz, (cudaGraphExec_t x, cudaStream_t s), CALL(DRV(cuGraphLaunch, pt, x, s));)
-BOTH(cudaGraphUpload, _ptsz, (cudaGraphExec_t x, cudaStream_t s), CALL(DRV(cuGraphUpload, pt, x, s));)
+static cudaError_t instantiate(cudaGraphExec_t *out, cudaGraph_t g, cudaGraphInstantiateParams *p,
+			       int pt)
+{
+	cudaError_t e = rt_enter();
+
+	if (!p)
+		return rt_return(cudaErrorInvalidValue);
+	if (!e)
+		e = DRV(cuGraphInstantiateWithFlags, pt, out, g, p->flags);
+	p->errNode_out = NULL;
+	p->result_out = e ? cudaGraphInstantiateError : cudaGraphInstantiateSuccess;
+	return rt_return(e);
+}
+
+BOTH(cudaGraphInstantiateWithParams, _ptsz,
+     (cudaGraphExec_t * out, cudaGraph_t g, cudaGraphInstantiateParams *p),
+     return instantiate(out, g, p, pt);)
+BOTH(cudaGraphLaunch, _ptsz, (cudaGraphExec_t x, cudaStream_t s),
+     CALL(DRV(cuGraphLaunch, pt, x, s));)
+BOTH(cudaGraphUpload, _ptsz, (cudaGraphExec_t x, cudaStream_t s),
+     CALL(DRV(cuGraphUpload, pt, x, s));)
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x)
 {
@@ -279,13 +293,14 @@ cudaError_t cudaGraphExecGetFlags(cudaGraphExec_t x, unsigned long long *flags)
 	CALL(DRV(cuGraphExecGetFlags, 0, x, (cuuint64_t *)flags));
 }
 
-cudaError_t cudaGraphExecUpdate(cudaGraphExec_t x, cudaGraph_t g, cudaGraphExecUpdateResultInfo *info)
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t x, cudaGraph_t g,
+				cudaGraphExecUpdateResultInfo *info)
 {
 	CALL(DRV(cuGraphExecUpdate_v2, 0, x, g, (CUgraphExecUpdateResultInfo *)info));
 }
 
-cudaError_t cudaUserObjectCreate(cudaUserObject_t *out, void *ptr, cudaHostFn_t destroy, unsigned int refs,
-				 unsigned int flags)
+cudaError_t cudaUserObjectCreate(cudaUserObject_t *out, void *ptr, cudaHostFn_t destroy,
+				 unsigned int refs, unsigned int flags)
 {
 	CALL(DRV(cuUserObjectCreate, 0, (CUuserObject *)out, ptr, destroy, refs, flags));
 }
@@ -300,7 +315,8 @@ cudaError_t cudaUserObjectRelease(cudaUserObject_t o, unsigned int n)
 	CALL(DRV(cuUserObjectRelease, 0, (CUuserObject)o, n));
 }
 
-cudaError_t cudaGraphRetainUserObject(cudaGraph_t g, cudaUserObject_t o, unsigned int n, unsigned int flags)
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t g, cudaUserObject_t o, unsigned int n,
+				      unsigned int flags)
 {
 	CALL(DRV(cuGraphRetainUserObject, 0, g, (CUuserObject)o, n, flags));
 }
@@ -358,8 +374,8 @@ cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t x, cudaGraphNode_t 
 	return rt_return(e ? e : DRV(cuGraphExecMemcpyNodeSetParams, 0, x, h, &q, NULL));
 }
 
-cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t x, cudaGraphNode_t h, void *d, const void *s,
-					       size_t n, enum cudaMemcpyKind kind)
+cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t x, cudaGraphNode_t h, void *d,
+					       const void *s, size_t n, enum cudaMemcpyKind kind)
 {
 	CUDA_MEMCPY3D q;
 
@@ -382,7 +398,8 @@ cudaError_t cudaGraphMemsetNodeSetParams(cudaGraphNode_t h, const struct cudaMem
 cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t x, cudaGraphNode_t h,
 					     const struct cudaMemsetParams *p)
 {
-	CALL(DRV(cuGraphExecMemsetNodeSetParams, 0, x, h, (const CUDA_MEMSET_NODE_PARAMS *)p, NULL));
+	CALL(DRV(cuGraphExecMemsetNodeSetParams, 0, x, h, (const CUDA_MEMSET_NODE_PARAMS *)p,
+		 NULL));
 }
 
 cudaError_t cudaGraphEventRecordNodeGetEvent(cudaGraphNode_t h, cudaEvent_t *e)
@@ -395,7 +412,8 @@ cudaError_t cudaGraphEventRecordNodeSetEvent(cudaGraphNode_t h, cudaEvent_t e)
 	CALL(DRV(cuGraphEventRecordNodeSetEvent, 0, h, e));
 }
 
-cudaError_t cudaGraphExecEventRecordNodeSetEvent(cudaGraphExec_t x, cudaGraphNode_t h, cudaEvent_t e)
+cudaError_t cudaGraphExecEventRecordNodeSetEvent(cudaGraphExec_t x, cudaGraphNode_t h,
+						 cudaEvent_t e)
 {
 	CALL(DRV(cuGraphExecEventRecordNodeSetEvent, 0, x, h, e));
 }
@@ -415,15 +433,15 @@ cudaError_t cudaGraphExecEventWaitNodeSetEvent(cudaGraphExec_t x, cudaGraphNode_
 	CALL(DRV(cuGraphExecEventWaitNodeSetEvent, 0, x, h, e));
 }
 
-cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d, size_t n,
-				     struct cudaMemAllocNodeParams *p)
+cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d,
+				     size_t n, struct cudaMemAllocNodeParams *p)
 {
 	_Static_assert(sizeof(*p) == sizeof(CUDA_MEM_ALLOC_NODE_PARAMS), "one layout");
 	CALL(DRV(cuGraphAddMemAllocNode, 0, out, g, d, n, (CUDA_MEM_ALLOC_NODE_PARAMS *)p));
 }
 
-cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d, size_t n,
-				    void *p)
+cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d,
+				    size_t n, void *p)
 {
 	CALL(DRV(cuGraphAddMemFreeNode, 0, out, g, d, n, (CUdeviceptr)p));
 }
@@ -436,17 +454,20 @@ cudaError_t cudaGraphKernelNodeCopyAttributes(cudaGraphNode_t to, cudaGraphNode_
 cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t h, cudaLaunchAttributeID id,
 					    cudaLaunchAttributeValue *v)
 {
-	CALL(DRV(cuGraphKernelNodeGetAttribute, 0, h, (CUkernelNodeAttrID)id, (CUkernelNodeAttrValue *)v));
+	CALL(DRV(cuGraphKernelNodeGetAttribute, 0, h, (CUkernelNodeAttrID)id,
+		 (CUkernelNodeAttrValue *)v));
 }
 
 cudaError_t cudaGraphKernelNodeSetAttribute(cudaGraphNode_t h, cudaLaunchAttributeID id,
 					    const cudaLaunchAttributeValue *v)
 {
-	CALL(DRV(cuGraphKernelNodeSetAttribute, 0, h, (CUkernelNodeAttrID)id, (const CUkernelNodeAttrValue *)v));
+	CALL(DRV(cuGraphKernelNodeSetAttribute, 0, h, (CUkernelNodeAttrID)id,
+		 (const CUkernelNodeAttrValue *)v));
 }
 
 cudaError_t cudaGraphAddNode(cudaGraphNode_t *out, cudaGraph_t g, const cudaGraphNode_t *d,
-			     const cudaGraphEdgeData *edges, size_t n, struct cudaGraphNodeParams *p)
+			     const cudaGraphEdgeData *edges, size_t n,
+			     struct cudaGraphNodeParams *p)
 {
 	struct cudaKernelNodeParams kernel;
 	struct cudaMemsetParams set;

@@ -44,20 +44,21 @@ void **__cudaRegisterFatBinary(void *wrapper);
 void __cudaRegisterFatBinaryEnd(void **handle);
 void __cudaUnregisterFatBinary(void **handle);
 void __cudaRegisterFunction(void **handle, const char *host, char *device_fun, const char *name,
-			    int thread_limit, uint3 *tid, uint3 *bid, dim3 *bdim, dim3 *gdim, int *wsize);
+			    int thread_limit, uint3 *tid, uint3 *bid, dim3 *bdim, dim3 *gdim,
+			    int *wsize);
 void __cudaRegisterVar(void **handle, char *host, char *device_address, const char *name, int ext,
 		       size_t size, int constant, int global);
-void __cudaRegisterManagedVar(void **handle, void **host, char *device_address, const char *name, int ext,
-			      size_t size, int constant, int global);
+void __cudaRegisterManagedVar(void **handle, void **host, char *device_address, const char *name,
+			      int ext, size_t size, int constant, int global);
 void __cudaRegisterHostVar(void **handle, const char *name, char *host, size_t size);
 char __cudaInitModule(void **handle);
 unsigned int __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void *stream);
 cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream);
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *entry);
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared,
-			       cudaStream_t stream);
-cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared,
-				    cudaStream_t stream);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args,
+			       size_t shared, cudaStream_t stream);
+cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void **args,
+				    size_t shared, cudaStream_t stream);
 #pragma GCC visibility pop
 
 static unsigned int bucket(const void *p)
@@ -94,7 +95,8 @@ void __cudaUnregisterFatBinary(void **handle)
 	for (size_t b = 0; b < 1024; b++) {
 		for (struct symbol **at = &buckets[b]; *at;) {
 			if ((*at)->image == i)
-				*at = (*at)->next; /* a dlclose()d library's stubs may be another's soon */
+				*at = (*at)->next; /* a dlclose()d library's stubs may be another's
+						      soon */
 			else
 				at = &(*at)->next;
 		}
@@ -120,7 +122,8 @@ static struct symbol *add(void **handle, const void *host, const char *name, siz
 }
 
 void __cudaRegisterFunction(void **handle, const char *host, char *device_fun, const char *name,
-			    int thread_limit, uint3 *tid, uint3 *bid, dim3 *bdim, dim3 *gdim, int *wsize)
+			    int thread_limit, uint3 *tid, uint3 *bid, dim3 *bdim, dim3 *gdim,
+			    int *wsize)
 {
 	(void)device_fun;
 	(void)thread_limit;
@@ -143,8 +146,8 @@ void __cudaRegisterVar(void **handle, char *host, char *device_address, const ch
 }
 
 /* Kernels do not compute: host memory is all that a managed variable needs. */
-void __cudaRegisterManagedVar(void **handle, void **host, char *device_address, const char *name, int ext,
-			      size_t size, int constant, int global)
+void __cudaRegisterManagedVar(void **handle, void **host, char *device_address, const char *name,
+			      int ext, size_t size, int constant, int global)
 {
 	(void)device_address;
 	(void)ext;
@@ -295,8 +298,8 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, 
 	return cudaSuccess;
 }
 
-static cudaError_t launch(const void *host, dim3 g, dim3 b, void **args, size_t shared, cudaStream_t stream,
-			  int pt, bool cooperative)
+static cudaError_t launch(const void *host, dim3 g, dim3 b, void **args, size_t shared,
+			  cudaStream_t stream, int pt, bool cooperative)
 {
 	cudaError_t e = rt_enter();
 	CUfunction f;
@@ -324,29 +327,39 @@ BOTH(cudaLaunchCooperativeKernel, _ptsz,
      (const void *f, dim3 g, dim3 b, void **args, size_t shared, cudaStream_t s),
      return launch(f, g, b, args, shared, s, pt, true);)
 
+static cudaError_t launch_ex(const cudaLaunchConfig_t *c, const void *host, void **args, int pt)
+{
+	CUlaunchConfig d = {0};
+	CUlaunchAttribute attrs[16];
+	cudaError_t e = rt_enter();
+	CUfunction f;
+
+	_Static_assert(sizeof(attrs[0]) == sizeof(c->attrs[0]), "the same attributes");
+	if (e)
+		return rt_return(e);
+	if (!c || c->numAttrs > 16)
+		return rt_return(cudaErrorInvalidValue);
+	f = rt_function(host, &e);
+	if (e)
+		return rt_return(e);
+	d.gridDimX = c->gridDim.x;
+	d.gridDimY = c->gridDim.y;
+	d.gridDimZ = c->gridDim.z;
+	d.blockDimX = c->blockDim.x;
+	d.blockDimY = c->blockDim.y;
+	d.blockDimZ = c->blockDim.z;
+	d.sharedMemBytes = (unsigned int)c->dynamicSmemBytes;
+	d.hStream = (CUstream)c->stream;
+	if (c->numAttrs)
+		memcpy(attrs, c->attrs, c->numAttrs * sizeof(attrs[0]));
+	d.attrs = attrs;
+	d.numAttrs = c->numAttrs;
+	e = DRV(cuLaunchKernelEx, pt, &d, f, args, NULL);
+	return rt_return(e == cudaErrorInvalidValue ? cudaErrorInvalidConfiguration : e);
+}
+
 BOTH(cudaLaunchKernelExC, _ptsz, (const cudaLaunchConfig_t *c, const void *host, void **args),
-     CUlaunchConfig d = { 0 };
-     CUlaunchAttribute attrs[16];
-     cudaError_t e = rt_enter();
-     CUfunction f;
-     if (e)
-	     return rt_return(e);
-     if (!c || c->numAttrs > 16)
-	     return rt_return(cudaErrorInvalidValue);
-     f = rt_function(host, &e);
-     if (e)
-	     return rt_return(e);
-     _Static_assert(sizeof(attrs[0]) == sizeof(c->attrs[0]), "the same attributes");
-     d.gridDimX = c->gridDim.x; d.gridDimY = c->gridDim.y; d.gridDimZ = c->gridDim.z;
-     d.blockDimX = c->blockDim.x; d.blockDimY = c->blockDim.y; d.blockDimZ = c->blockDim.z;
-     d.sharedMemBytes = (unsigned int)c->dynamicSmemBytes;
-     d.hStream = (CUstream)c->stream;
-     if (c->numAttrs)
-	     memcpy(attrs, c->attrs, c->numAttrs * sizeof(attrs[0]));
-     d.attrs = attrs;
-     d.numAttrs = c->numAttrs;
-     e = DRV(cuLaunchKernelEx, pt, &d, f, args, NULL);
-     return rt_return(e == cudaErrorInvalidValue ? cudaErrorInvalidConfiguration : e);)
+     return launch_ex(c, host, args, pt);)
 
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *entry)
 {
@@ -364,7 +377,8 @@ static cudaError_t launch_kernel(cudaKernel_t k, dim3 g, dim3 b, void **args, si
 	return rt_return(e == cudaErrorInvalidValue ? cudaErrorInvalidConfiguration : e);
 }
 
-cudaError_t __cudaLaunchKernel(cudaKernel_t k, dim3 g, dim3 b, void **args, size_t shared, cudaStream_t s)
+cudaError_t __cudaLaunchKernel(cudaKernel_t k, dim3 g, dim3 b, void **args, size_t shared,
+			       cudaStream_t s)
 {
 	return launch_kernel(k, g, b, args, shared, s, 0);
 }
@@ -483,8 +497,9 @@ cudaError_t cudaFuncSetSharedMemConfig(const void *symbol, enum cudaSharedMemCon
 	CALL(cudaSuccess);
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n, const void *symbol, int size,
-								   size_t shared, unsigned int flags)
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n, const void *symbol,
+								   int size, size_t shared,
+								   unsigned int flags)
 {
 	cudaError_t e = rt_enter();
 	CUfunction f;
@@ -504,7 +519,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, const void *sy
 	return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(n, symbol, size, shared, 0);
 }
 
-cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *symbol, int blocks, int size)
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *symbol, int blocks,
+						      int size)
 {
 	cudaError_t e = rt_enter();
 	CUfunction f;
@@ -517,7 +533,8 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void 
 	return rt_return(e);
 }
 
-cudaError_t cudaOccupancyMaxPotentialClusterSize(int *size, const void *symbol, const cudaLaunchConfig_t *c)
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int *size, const void *symbol,
+						 const cudaLaunchConfig_t *c)
 {
 	cudaError_t e = rt_enter();
 	CUfunction f;
@@ -545,7 +562,8 @@ cudaError_t cudaOccupancyMaxActiveClusters(int *n, const void *symbol, const cud
 	return rt_return(e);
 }
 
-cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t k, enum cudaFuncAttribute attr, int value, int dev)
+cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t k, enum cudaFuncAttribute attr, int value,
+					    int dev)
 {
 	CALL(DRV(cuKernelSetAttribute, 0, (CUfunction_attribute)attr, value, (CUkernel)k, dev));
 }
@@ -553,16 +571,17 @@ cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t k, enum cudaFuncAttribu
 /* -- libraries -------------------------------------------------------------------------------- */
 
 cudaError_t cudaLibraryLoadData(cudaLibrary_t *out, const void *code, enum cudaJitOption *jit,
-				void **jit_values, unsigned int jit_count, enum cudaLibraryOption *options,
-				void **values, unsigned int count)
+				void **jit_values, unsigned int jit_count,
+				enum cudaLibraryOption *options, void **values, unsigned int count)
 {
-	CALL(DRV(cuLibraryLoadData, 0, (CUlibrary *)out, code, (CUjit_option *)jit, jit_values, jit_count,
-		 (CUlibraryOption *)options, values, count));
+	CALL(DRV(cuLibraryLoadData, 0, (CUlibrary *)out, code, (CUjit_option *)jit, jit_values,
+		 jit_count, (CUlibraryOption *)options, values, count));
 }
 
 cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t *out, const char *path, enum cudaJitOption *jit,
 				    void **jit_values, unsigned int jit_count,
-				    enum cudaLibraryOption *options, void **values, unsigned int count)
+				    enum cudaLibraryOption *options, void **values,
+				    unsigned int count)
 {
 	CALL(DRV(cuLibraryLoadFromFile, 0, (CUlibrary *)out, path, (CUjit_option *)jit, jit_values,
 		 jit_count, (CUlibraryOption *)options, values, count));

@@ -41,7 +41,8 @@ cudaError_t cudaMalloc3D(struct cudaPitchedPtr *out, struct cudaExtent e)
 		return rt_return(cudaErrorInvalidValue);
 	out->xsize = e.width;
 	out->ysize = e.height;
-	CALL(DRV(cuMemAllocPitch_v2, 0, (CUdeviceptr *)&out->ptr, &out->pitch, e.width, e.height * e.depth, 4));
+	CALL(DRV(cuMemAllocPitch_v2, 0, (CUdeviceptr *)&out->ptr, &out->pitch, e.width,
+		 e.height * e.depth, 4));
 }
 
 cudaError_t cudaMallocHost(void **out, size_t size)
@@ -88,15 +89,18 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
 
 /* -- stream-ordered allocation ---------------------------------------------------------------- */
 
+static cudaError_t alloc_async(void **out, size_t size, cudaStream_t s, int pt)
+{
+	if (!out)
+		return cudaErrorInvalidValue;
+	*out = NULL;
+	return size ? DRV(cuMemAllocAsync, pt, (CUdeviceptr *)out, size, s) : cudaSuccess;
+}
+
 BOTH(cudaMallocAsync, _ptsz, (void **out, size_t size, cudaStream_t s),
-     if (!out)
-	     return rt_return(cudaErrorInvalidValue);
-     if (!size) {
-	     *out = NULL;
-	     return cudaSuccess;
-     }
-     CALL(DRV(cuMemAllocAsync, pt, (CUdeviceptr *)out, size, s));)
-BOTH(cudaFreeAsync, _ptsz, (void *p, cudaStream_t s), CALL(DRV(cuMemFreeAsync, pt, (CUdeviceptr)p, s));)
+     CALL(alloc_async(out, size, s, pt));)
+BOTH(cudaFreeAsync, _ptsz, (void *p, cudaStream_t s),
+     CALL(DRV(cuMemFreeAsync, pt, (CUdeviceptr)p, s));)
 BOTH(cudaMallocFromPoolAsync, _ptsz, (void **out, size_t size, cudaMemPool_t pool, cudaStream_t s),
      CALL(DRV(cuMemAllocFromPoolAsync, pt, (CUdeviceptr *)out, size, (CUmemoryPool)pool, s));)
 
@@ -146,9 +150,11 @@ cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const struct cudaMemAccessD
 	CALL(DRV(cuMemPoolSetAccess, 0, (CUmemoryPool)pool, (const CUmemAccessDesc *)map, n));
 }
 
-cudaError_t cudaMemPoolGetAccess(enum cudaMemAccessFlags *flags, cudaMemPool_t pool, struct cudaMemLocation *l)
+cudaError_t cudaMemPoolGetAccess(enum cudaMemAccessFlags *flags, cudaMemPool_t pool,
+				 struct cudaMemLocation *l)
 {
-	CALL(DRV(cuMemPoolGetAccess, 0, (CUmemAccess_flags *)flags, (CUmemoryPool)pool, (CUmemLocation *)l));
+	CALL(DRV(cuMemPoolGetAccess, 0, (CUmemAccess_flags *)flags, (CUmemoryPool)pool,
+		 (CUmemLocation *)l));
 }
 
 cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t *out, struct cudaMemLocation *l,
@@ -158,14 +164,18 @@ cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t *out, struct cudaMemLocation 
 		 (CUmemAllocationType)type));
 }
 
-cudaError_t cudaMemGetMemPool(cudaMemPool_t *out, struct cudaMemLocation *l, enum cudaMemAllocationType type)
+cudaError_t cudaMemGetMemPool(cudaMemPool_t *out, struct cudaMemLocation *l,
+			      enum cudaMemAllocationType type)
 {
-	CALL(DRV(cuMemGetMemPool, 0, (CUmemoryPool *)out, (CUmemLocation *)l, (CUmemAllocationType)type));
+	CALL(DRV(cuMemGetMemPool, 0, (CUmemoryPool *)out, (CUmemLocation *)l,
+		 (CUmemAllocationType)type));
 }
 
-cudaError_t cudaMemSetMemPool(struct cudaMemLocation *l, enum cudaMemAllocationType type, cudaMemPool_t pool)
+cudaError_t cudaMemSetMemPool(struct cudaMemLocation *l, enum cudaMemAllocationType type,
+			      cudaMemPool_t pool)
 {
-	CALL(DRV(cuMemSetMemPool, 0, (CUmemLocation *)l, (CUmemAllocationType)type, (CUmemoryPool)pool));
+	CALL(DRV(cuMemSetMemPool, 0, (CUmemLocation *)l, (CUmemAllocationType)type,
+		 (CUmemoryPool)pool));
 }
 
 cudaError_t cudaDeviceGraphMemTrim(int dev)
@@ -173,12 +183,14 @@ cudaError_t cudaDeviceGraphMemTrim(int dev)
 	CALL(DRV(cuDeviceGraphMemTrim, 0, dev));
 }
 
-cudaError_t cudaDeviceGetGraphMemAttribute(int dev, enum cudaGraphMemAttributeType attr, void *value)
+cudaError_t cudaDeviceGetGraphMemAttribute(int dev, enum cudaGraphMemAttributeType attr,
+					   void *value)
 {
 	CALL(DRV(cuDeviceGetGraphMemAttribute, 0, dev, (CUgraphMem_attribute)attr, value));
 }
 
-cudaError_t cudaDeviceSetGraphMemAttribute(int dev, enum cudaGraphMemAttributeType attr, void *value)
+cudaError_t cudaDeviceSetGraphMemAttribute(int dev, enum cudaGraphMemAttributeType attr,
+					   void *value)
 {
 	CALL(DRV(cuDeviceSetGraphMemAttribute, 0, dev, (CUgraphMem_attribute)attr, value));
 }
@@ -204,8 +216,8 @@ static cudaError_t copy(void *d, const void *s, size_t n, enum cudaMemcpyKind ki
 	}
 }
 
-static cudaError_t copy_async(void *d, const void *s, size_t n, enum cudaMemcpyKind kind, cudaStream_t stream,
-			      int pt)
+static cudaError_t copy_async(void *d, const void *s, size_t n, enum cudaMemcpyKind kind,
+			      cudaStream_t stream, int pt)
 {
 	if (!n)
 		return cudaSuccess;
@@ -226,12 +238,14 @@ static cudaError_t copy_async(void *d, const void *s, size_t n, enum cudaMemcpyK
 
 BOTH(cudaMemcpy, _ptds, (void *d, const void *s, size_t n, enum cudaMemcpyKind kind),
      CALL(copy(d, s, n, kind, pt));)
-BOTH(cudaMemcpyAsync, _ptsz, (void *d, const void *s, size_t n, enum cudaMemcpyKind kind, cudaStream_t t),
+BOTH(cudaMemcpyAsync, _ptsz,
+     (void *d, const void *s, size_t n, enum cudaMemcpyKind kind, cudaStream_t t),
      CALL(copy_async(d, s, n, kind, t, pt));)
 
 static cudaError_t peers(int dd, int sd, CUcontext *dc, CUcontext *sc)
 {
-	return rt_context_of(dd, dc) && rt_context_of(sd, sc) ? cudaSuccess : cudaErrorInvalidDevice;
+	return rt_context_of(dd, dc) && rt_context_of(sd, sc) ? cudaSuccess
+							      : cudaErrorInvalidDevice;
 }
 
 cudaError_t cudaMemcpyPeer(void *d, int dd, const void *s, int sd, size_t n)
@@ -251,7 +265,8 @@ cudaError_t cudaMemcpyPeerAsync(void *d, int dd, const void *s, int sd, size_t n
 
 	if (!e)
 		e = peers(dd, sd, &dc, &sc);
-	return rt_return(e ? e : DRV(cuMemcpyPeerAsync, 0, (CUdeviceptr)d, dc, (CUdeviceptr)s, sc, n, t));
+	return rt_return(
+		e ? e : DRV(cuMemcpyPeerAsync, 0, (CUdeviceptr)d, dc, (CUdeviceptr)s, sc, n, t));
 }
 
 static CUmemorytype side(bool dst, enum cudaMemcpyKind kind)
@@ -281,11 +296,20 @@ struct side2 {
 static cudaError_t copy2(const struct side2 *d, const struct side2 *s, size_t width, size_t height,
 			 enum cudaMemcpyKind kind, bool async, cudaStream_t t, int pt)
 {
-	CUDA_MEMCPY2D p = { .srcXInBytes = s->x, .srcY = s->y, .srcMemoryType = side(false, kind),
-			    .srcHost = s->ptr, .srcDevice = (CUdeviceptr)s->ptr, .srcPitch = s->pitch,
-			    .dstXInBytes = d->x, .dstY = d->y, .dstMemoryType = side(true, kind),
-			    .dstHost = d->ptr, .dstDevice = (CUdeviceptr)d->ptr, .dstPitch = d->pitch,
-			    .WidthInBytes = width, .Height = height };
+	CUDA_MEMCPY2D p = {.srcXInBytes = s->x,
+			   .srcY = s->y,
+			   .srcMemoryType = side(false, kind),
+			   .srcHost = s->ptr,
+			   .srcDevice = (CUdeviceptr)s->ptr,
+			   .srcPitch = s->pitch,
+			   .dstXInBytes = d->x,
+			   .dstY = d->y,
+			   .dstMemoryType = side(true, kind),
+			   .dstHost = d->ptr,
+			   .dstDevice = (CUdeviceptr)d->ptr,
+			   .dstPitch = d->pitch,
+			   .WidthInBytes = width,
+			   .Height = height};
 
 	if (s->array) {
 		p.srcMemoryType = CU_MEMORYTYPE_ARRAY;
@@ -298,39 +322,55 @@ static cudaError_t copy2(const struct side2 *d, const struct side2 *s, size_t wi
 	return async ? DRV(cuMemcpy2DAsync_v2, pt, &p, t) : DRV(cuMemcpy2DUnaligned_v2, pt, &p);
 }
 
-#define MEM(p, pitch_) { (void *)(p), pitch_, NULL, 0, 0 }
-#define ARR(a, x_, y_) { NULL, 0, (cudaArray_t)(a), x_, y_ }
+#define MEM(p, pitch_)                                                                             \
+	{                                                                                          \
+		(void *)(p), pitch_, NULL, 0, 0                                                    \
+	}
+#define ARR(a, x_, y_)                                                                             \
+	{                                                                                          \
+		NULL, 0, (cudaArray_t)(a), x_, y_                                                  \
+	}
 #define COPY2(dst, src, w, h, kind, async, stream)                                                 \
 	struct side2 d_ = dst, s_ = src;                                                           \
 	CALL(copy2(&d_, &s_, w, h, kind, async, stream, pt));
 
+/* Two pitched memories: a row must fit into both pitches. */
+static cudaError_t copy2_plain(void *d, size_t dp, const void *s, size_t sp, size_t w, size_t h,
+			       enum cudaMemcpyKind k, bool async, cudaStream_t t, int pt)
+{
+	struct side2 to = MEM(d, dp), from = MEM(s, sp);
+
+	if (dp < w || sp < w)
+		return cudaErrorInvalidPitchValue;
+	return copy2(&to, &from, w, h, k, async, t, pt);
+}
+
 BOTH(cudaMemcpy2D, _ptds,
      (void *d, size_t dp, const void *s, size_t sp, size_t w, size_t h, enum cudaMemcpyKind k),
-     if (dp < w || sp < w)
-	     return rt_return(cudaErrorInvalidPitchValue);
-     COPY2(MEM(d, dp), MEM(s, sp), w, h, k, false, NULL))
+     CALL(copy2_plain(d, dp, s, sp, w, h, k, false, NULL, pt));)
 BOTH(cudaMemcpy2DAsync, _ptsz,
-     (void *d, size_t dp, const void *s, size_t sp, size_t w, size_t h, enum cudaMemcpyKind k, cudaStream_t t),
-     if (dp < w || sp < w)
-	     return rt_return(cudaErrorInvalidPitchValue);
-     COPY2(MEM(d, dp), MEM(s, sp), w, h, k, true, t))
+     (void *d, size_t dp, const void *s, size_t sp, size_t w, size_t h, enum cudaMemcpyKind k,
+      cudaStream_t t),
+     CALL(copy2_plain(d, dp, s, sp, w, h, k, true, t, pt));)
 BOTH(cudaMemcpy2DToArray, _ptds,
-     (cudaArray_t d, size_t x, size_t y, const void *s, size_t sp, size_t w, size_t h, enum cudaMemcpyKind k),
+     (cudaArray_t d, size_t x, size_t y, const void *s, size_t sp, size_t w, size_t h,
+      enum cudaMemcpyKind k),
      COPY2(ARR(d, x, y), MEM(s, sp), w, h, k, false, NULL))
 BOTH(cudaMemcpy2DToArrayAsync, _ptsz,
-     (cudaArray_t d, size_t x, size_t y, const void *s, size_t sp, size_t w, size_t h, enum cudaMemcpyKind k,
-      cudaStream_t t),
+     (cudaArray_t d, size_t x, size_t y, const void *s, size_t sp, size_t w, size_t h,
+      enum cudaMemcpyKind k, cudaStream_t t),
      COPY2(ARR(d, x, y), MEM(s, sp), w, h, k, true, t))
 BOTH(cudaMemcpy2DFromArray, _ptds,
-     (void *d, size_t dp, cudaArray_const_t s, size_t x, size_t y, size_t w, size_t h, enum cudaMemcpyKind k),
+     (void *d, size_t dp, cudaArray_const_t s, size_t x, size_t y, size_t w, size_t h,
+      enum cudaMemcpyKind k),
      COPY2(MEM(d, dp), ARR(s, x, y), w, h, k, false, NULL))
 BOTH(cudaMemcpy2DFromArrayAsync, _ptsz,
-     (void *d, size_t dp, cudaArray_const_t s, size_t x, size_t y, size_t w, size_t h, enum cudaMemcpyKind k,
-      cudaStream_t t),
+     (void *d, size_t dp, cudaArray_const_t s, size_t x, size_t y, size_t w, size_t h,
+      enum cudaMemcpyKind k, cudaStream_t t),
      COPY2(MEM(d, dp), ARR(s, x, y), w, h, k, true, t))
 BOTH(cudaMemcpy2DArrayToArray, _ptds,
-     (cudaArray_t d, size_t dx, size_t dy, cudaArray_const_t s, size_t sx, size_t sy, size_t w, size_t h,
-      enum cudaMemcpyKind k),
+     (cudaArray_t d, size_t dx, size_t dy, cudaArray_const_t s, size_t sx, size_t sy, size_t w,
+      size_t h, enum cudaMemcpyKind k),
      COPY2(ARR(d, dx, dy), ARR(s, sx, sy), w, h, k, false, NULL))
 BOTH(cudaMemcpyArrayToArray, _ptds,
      (cudaArray_t d, size_t dx, size_t dy, cudaArray_const_t s, size_t sx, size_t sy, size_t n,
@@ -343,10 +383,12 @@ BOTH(cudaMemcpyFromArray, _ptds,
      (void *d, cudaArray_const_t s, size_t x, size_t y, size_t n, enum cudaMemcpyKind k),
      COPY2(MEM(d, n), ARR(s, x, y), n, 1, k, false, NULL))
 BOTH(cudaMemcpyToArrayAsync, _ptsz,
-     (cudaArray_t d, size_t x, size_t y, const void *s, size_t n, enum cudaMemcpyKind k, cudaStream_t t),
+     (cudaArray_t d, size_t x, size_t y, const void *s, size_t n, enum cudaMemcpyKind k,
+      cudaStream_t t),
      COPY2(ARR(d, x, y), MEM(s, n), n, 1, k, true, t))
 BOTH(cudaMemcpyFromArrayAsync, _ptsz,
-     (void *d, cudaArray_const_t s, size_t x, size_t y, size_t n, enum cudaMemcpyKind k, cudaStream_t t),
+     (void *d, cudaArray_const_t s, size_t x, size_t y, size_t n, enum cudaMemcpyKind k,
+      cudaStream_t t),
      COPY2(MEM(d, n), ARR(s, x, y), n, 1, k, true, t))
 
 static size_t element(cudaArray_const_t a)
@@ -410,40 +452,47 @@ static cudaError_t copy3(const struct cudaMemcpy3DParms *p, bool async, cudaStre
 	return async ? DRV(cuMemcpy3DAsync_v2, pt, &q, t) : DRV(cuMemcpy3D_v2, pt, &q);
 }
 
-static cudaError_t copy3_peer(const struct cudaMemcpy3DPeerParms *p, bool async, cudaStream_t t, int pt)
+static cudaError_t copy3_peer(const struct cudaMemcpy3DPeerParms *p, bool async, cudaStream_t t,
+			      int pt)
 {
 	struct cudaMemcpy3DParms q;
 
 	if (!p)
 		return cudaErrorInvalidValue;
-	q = (struct cudaMemcpy3DParms){ p->srcArray, p->srcPos, p->srcPtr, p->dstArray, p->dstPos, p->dstPtr,
-					p->extent, cudaMemcpyDefault };
+	q = (struct cudaMemcpy3DParms){p->srcArray, p->srcPos, p->srcPtr, p->dstArray,
+				       p->dstPos,   p->dstPtr, p->extent, cudaMemcpyDefault};
 	return copy3(&q, async, t, pt);
 }
 
 BOTH(cudaMemcpy3D, _ptds, (const struct cudaMemcpy3DParms *p), CALL(copy3(p, false, NULL, pt));)
 BOTH(cudaMemcpy3DAsync, _ptsz, (const struct cudaMemcpy3DParms *p, cudaStream_t t),
      CALL(copy3(p, true, t, pt));)
-BOTH(cudaMemcpy3DPeer, _ptds, (const struct cudaMemcpy3DPeerParms *p), CALL(copy3_peer(p, false, NULL, pt));)
+BOTH(cudaMemcpy3DPeer, _ptds, (const struct cudaMemcpy3DPeerParms *p),
+     CALL(copy3_peer(p, false, NULL, pt));)
 BOTH(cudaMemcpy3DPeerAsync, _ptsz, (const struct cudaMemcpy3DPeerParms *p, cudaStream_t t),
      CALL(copy3_peer(p, true, t, pt));)
 
-static cudaError_t batch(void *const *d, const void *const *s, const size_t *n, size_t count, cudaStream_t t,
-			 int pt)
+static cudaError_t batch(void *const *d, const void *const *s, const size_t *n, size_t count,
+			 const struct cudaMemcpyAttributes *hints, const size_t *index,
+			 size_t hint_count, cudaStream_t t, int pt)
 {
 	cudaError_t e = d && s && n && count ? cudaSuccess : cudaErrorInvalidValue;
 
+	(void)hints;
+	(void)index;
+	(void)hint_count;
 	for (size_t i = 0; i < count && !e; i++)
 		e = copy_async(d[i], s[i], n[i], cudaMemcpyDefault, t, pt);
 	return e;
 }
 BOTH(cudaMemcpyBatchAsync, _ptsz,
-     (void *const *d, const void *const *s, const size_t *n, size_t count, struct cudaMemcpyAttributes *a,
-      size_t *index, size_t attrs, cudaStream_t t),
-     (void)a; (void)index; (void)attrs; CALL(batch(d, s, n, count, t, pt));)
+     (void *const *d, const void *const *s, const size_t *n, size_t count,
+      struct cudaMemcpyAttributes *a, size_t *index, size_t attrs, cudaStream_t t),
+     CALL(batch(d, s, n, count, a, index, attrs, t, pt));)
 
-static cudaError_t symbol_copy(const void *symbol, void *host, size_t n, size_t off, enum cudaMemcpyKind kind,
-			       bool to, bool async, cudaStream_t t, int pt)
+static cudaError_t symbol_copy(const void *symbol, void *host, size_t n, size_t off,
+			       enum cudaMemcpyKind kind, bool to, bool async, cudaStream_t t,
+			       int pt)
 {
 	CUdeviceptr p;
 	size_t size;
@@ -460,12 +509,14 @@ static cudaError_t symbol_copy(const void *symbol, void *host, size_t n, size_t 
 		     : copy(host, (void *)(p + off), n, kind, pt);
 }
 
-BOTH(cudaMemcpyToSymbol, _ptds, (const void *y, const void *s, size_t n, size_t o, enum cudaMemcpyKind k),
+BOTH(cudaMemcpyToSymbol, _ptds,
+     (const void *y, const void *s, size_t n, size_t o, enum cudaMemcpyKind k),
      CALL(symbol_copy(y, (void *)s, n, o, k, true, false, NULL, pt));)
 BOTH(cudaMemcpyToSymbolAsync, _ptsz,
      (const void *y, const void *s, size_t n, size_t o, enum cudaMemcpyKind k, cudaStream_t t),
      CALL(symbol_copy(y, (void *)s, n, o, k, true, true, t, pt));)
-BOTH(cudaMemcpyFromSymbol, _ptds, (void *d, const void *y, size_t n, size_t o, enum cudaMemcpyKind k),
+BOTH(cudaMemcpyFromSymbol, _ptds,
+     (void *d, const void *y, size_t n, size_t o, enum cudaMemcpyKind k),
      CALL(symbol_copy(y, d, n, o, k, false, false, NULL, pt));)
 BOTH(cudaMemcpyFromSymbolAsync, _ptsz,
      (void *d, const void *y, size_t n, size_t o, enum cudaMemcpyKind k, cudaStream_t t),
@@ -482,41 +533,54 @@ BOTH(cudaMemset2D, _ptds, (void *d, size_t pitch, int v, size_t w, size_t h),
 BOTH(cudaMemset2DAsync, _ptsz, (void *d, size_t pitch, int v, size_t w, size_t h, cudaStream_t t),
      CALL(DRV(cuMemsetD2D8Async, pt, (CUdeviceptr)d, pitch, (unsigned char)v, w, h, t));)
 
-static cudaError_t set3(struct cudaPitchedPtr p, int v, struct cudaExtent x, bool async, cudaStream_t t, int pt)
+static cudaError_t set3(struct cudaPitchedPtr p, int v, struct cudaExtent x, bool async,
+			cudaStream_t t, int pt)
 {
 	cudaError_t e = cudaSuccess;
 
 	for (size_t z = 0; z < x.depth && !e; z++) {
 		CUdeviceptr d = (CUdeviceptr)p.ptr + z * p.pitch * p.ysize;
 
-		e = async ? DRV(cuMemsetD2D8Async, pt, d, p.pitch, (unsigned char)v, x.width, x.height, t)
-			  : DRV(cuMemsetD2D8_v2, pt, d, p.pitch, (unsigned char)v, x.width, x.height);
+		e = async ? DRV(cuMemsetD2D8Async, pt, d, p.pitch, (unsigned char)v, x.width,
+				x.height, t)
+			  : DRV(cuMemsetD2D8_v2, pt, d, p.pitch, (unsigned char)v, x.width,
+				x.height);
 	}
 	return e;
 }
 BOTH(cudaMemset3D, _ptds, (struct cudaPitchedPtr p, int v, struct cudaExtent x),
      CALL(set3(p, v, x, false, NULL, pt));)
-BOTH(cudaMemset3DAsync, _ptsz, (struct cudaPitchedPtr p, int v, struct cudaExtent x, cudaStream_t t),
+BOTH(cudaMemset3DAsync, _ptsz,
+     (struct cudaPitchedPtr p, int v, struct cudaExtent x, cudaStream_t t),
      CALL(set3(p, v, x, true, t, pt));)
 
 /* -- managed memory, pointers ----------------------------------------------------------------- */
 
-cudaError_t cudaMemAdvise(const void *p, size_t n, enum cudaMemoryAdvise advice, struct cudaMemLocation l)
+cudaError_t cudaMemAdvise(const void *p, size_t n, enum cudaMemoryAdvise advice,
+			  struct cudaMemLocation l)
 {
-	CUmemLocation where = { (CUmemLocationType)l.type, l.id };
+	CUmemLocation where = {(CUmemLocationType)l.type, l.id};
 
 	CALL(DRV(cuMemAdvise_v2, 0, (CUdeviceptr)p, n, (CUmem_advise)advice, where));
 }
 
+static cudaError_t prefetch(const void *p, size_t n, struct cudaMemLocation l, unsigned int flags,
+			    cudaStream_t t, int pt)
+{
+	CUmemLocation where = {(CUmemLocationType)l.type, l.id};
+
+	return DRV(cuMemPrefetchAsync_v2, pt, (CUdeviceptr)p, n, where, flags, t);
+}
+
 BOTH(cudaMemPrefetchAsync, _ptsz,
      (const void *p, size_t n, struct cudaMemLocation l, unsigned int flags, cudaStream_t t),
-     CUmemLocation where = { (CUmemLocationType)l.type, l.id };
-     CALL(DRV(cuMemPrefetchAsync_v2, pt, (CUdeviceptr)p, n, where, flags, t));)
+     CALL(prefetch(p, n, l, flags, t, pt));)
 
-cudaError_t cudaMemRangeGetAttribute(void *data, size_t size, enum cudaMemRangeAttribute attr, const void *p,
-				     size_t n)
+cudaError_t cudaMemRangeGetAttribute(void *data, size_t size, enum cudaMemRangeAttribute attr,
+				     const void *p, size_t n)
 {
-	CALL(DRV(cuMemRangeGetAttribute, 0, data, size, (CUmem_range_attribute)attr, (CUdeviceptr)p, n));
+	CALL(DRV(cuMemRangeGetAttribute, 0, data, size, (CUmem_range_attribute)attr, (CUdeviceptr)p,
+		 n));
 }
 
 cudaError_t cudaMemRangeGetAttributes(void **data, size_t *sizes, enum cudaMemRangeAttribute *attrs,
@@ -528,14 +592,14 @@ cudaError_t cudaMemRangeGetAttributes(void **data, size_t *sizes, enum cudaMemRa
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p)
 {
-	CUpointer_attribute attrs[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-					CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-					CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
-					CU_POINTER_ATTRIBUTE_HOST_POINTER };
+	CUpointer_attribute attrs[] = {
+		CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+		CU_POINTER_ATTRIBUTE_HOST_POINTER};
 	unsigned int type = 0, managed = 0;
 	int dev = 0;
 	void *dp = NULL, *hp = NULL;
-	void *out[] = { &type, &managed, &dev, &dp, &hp };
+	void *out[] = {&type, &managed, &dev, &dp, &hp};
 	cudaError_t e = rt_init();
 
 	if (!e && !a)
@@ -545,9 +609,10 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void
 	if (e)
 		return rt_return(e);
 	memset(a, 0, sizeof(*a));
-	a->type = managed ? cudaMemoryTypeManaged
-		  : type == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost
-		  : type == CU_MEMORYTYPE_DEVICE ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+	a->type = managed			 ? cudaMemoryTypeManaged
+		  : type == CU_MEMORYTYPE_HOST	 ? cudaMemoryTypeHost
+		  : type == CU_MEMORYTYPE_DEVICE ? cudaMemoryTypeDevice
+						 : cudaMemoryTypeUnregistered;
 	a->device = dev;
 	a->devicePointer = a->type == cudaMemoryTypeUnregistered ? NULL : (void *)p;
 	a->hostPointer = a->type == cudaMemoryTypeDevice ? NULL : (void *)p;
@@ -575,9 +640,10 @@ cudaError_t cudaIpcCloseMemHandle(void *p)
 
 /* -- arrays ----------------------------------------------------------------------------------- */
 
-struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, enum cudaChannelFormatKind f)
+struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
+						   enum cudaChannelFormatKind f)
 {
-	struct cudaChannelFormatDesc d = { x, y, z, w, f };
+	struct cudaChannelFormatDesc d = {x, y, z, w, f};
 
 	return d;
 }
@@ -589,12 +655,14 @@ static bool describe(const struct cudaChannelFormatDesc *c, CUDA_ARRAY3D_DESCRIP
 	d->NumChannels = c->w ? 4 : c->y ? 2 : 1;
 	switch (c->f) {
 	case cudaChannelFormatKindSigned:
-		d->Format = c->x == 8 ? CU_AD_FORMAT_SIGNED_INT8
-			  : c->x == 16 ? CU_AD_FORMAT_SIGNED_INT16 : CU_AD_FORMAT_SIGNED_INT32;
+		d->Format = c->x == 8	 ? CU_AD_FORMAT_SIGNED_INT8
+			    : c->x == 16 ? CU_AD_FORMAT_SIGNED_INT16
+					 : CU_AD_FORMAT_SIGNED_INT32;
 		return true;
 	case cudaChannelFormatKindUnsigned:
-		d->Format = c->x == 8 ? CU_AD_FORMAT_UNSIGNED_INT8
-			  : c->x == 16 ? CU_AD_FORMAT_UNSIGNED_INT16 : CU_AD_FORMAT_UNSIGNED_INT32;
+		d->Format = c->x == 8	 ? CU_AD_FORMAT_UNSIGNED_INT8
+			    : c->x == 16 ? CU_AD_FORMAT_UNSIGNED_INT16
+					 : CU_AD_FORMAT_UNSIGNED_INT32;
 		return true;
 	case cudaChannelFormatKindFloat:
 		d->Format = c->x == 16 ? CU_AD_FORMAT_HALF : CU_AD_FORMAT_FLOAT;
@@ -604,20 +672,21 @@ static bool describe(const struct cudaChannelFormatDesc *c, CUDA_ARRAY3D_DESCRIP
 	}
 }
 
-cudaError_t cudaMalloc3DArray(cudaArray_t *out, const struct cudaChannelFormatDesc *c, struct cudaExtent x,
-			      unsigned int flags)
+cudaError_t cudaMalloc3DArray(cudaArray_t *out, const struct cudaChannelFormatDesc *c,
+			      struct cudaExtent x, unsigned int flags)
 {
-	CUDA_ARRAY3D_DESCRIPTOR d = { .Width = x.width, .Height = x.height, .Depth = x.depth, .Flags = flags };
+	CUDA_ARRAY3D_DESCRIPTOR d = {
+		.Width = x.width, .Height = x.height, .Depth = x.depth, .Flags = flags};
 
 	if (!describe(c, &d))
 		return rt_return(cudaErrorInvalidChannelDescriptor);
 	CALL(DRV(cuArray3DCreate_v2, 0, (CUarray *)out, &d));
 }
 
-cudaError_t cudaMallocArray(cudaArray_t *out, const struct cudaChannelFormatDesc *c, size_t w, size_t h,
-			    unsigned int flags)
+cudaError_t cudaMallocArray(cudaArray_t *out, const struct cudaChannelFormatDesc *c, size_t w,
+			    size_t h, unsigned int flags)
 {
-	struct cudaExtent x = { w, h, 0 };
+	struct cudaExtent x = {w, h, 0};
 
 	return cudaMalloc3DArray(out, c, x, flags);
 }
@@ -629,10 +698,12 @@ cudaError_t cudaFreeArray(cudaArray_t a)
 	CALL(DRV(cuArrayDestroy, 0, (CUarray)a));
 }
 
-cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t *out, const struct cudaChannelFormatDesc *c,
-				     struct cudaExtent x, unsigned int levels, unsigned int flags)
+cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t *out,
+				     const struct cudaChannelFormatDesc *c, struct cudaExtent x,
+				     unsigned int levels, unsigned int flags)
 {
-	CUDA_ARRAY3D_DESCRIPTOR d = { .Width = x.width, .Height = x.height, .Depth = x.depth, .Flags = flags };
+	CUDA_ARRAY3D_DESCRIPTOR d = {
+		.Width = x.width, .Height = x.height, .Depth = x.depth, .Flags = flags};
 
 	if (!describe(c, &d))
 		return rt_return(cudaErrorInvalidChannelDescriptor);
@@ -646,13 +717,14 @@ cudaError_t cudaFreeMipmappedArray(cudaMipmappedArray_t a)
 	CALL(DRV(cuMipmappedArrayDestroy, 0, (CUmipmappedArray)a));
 }
 
-cudaError_t cudaGetMipmappedArrayLevel(cudaArray_t *out, cudaMipmappedArray_const_t a, unsigned int level)
+cudaError_t cudaGetMipmappedArrayLevel(cudaArray_t *out, cudaMipmappedArray_const_t a,
+				       unsigned int level)
 {
 	CALL(DRV(cuMipmappedArrayGetLevel, 0, (CUarray *)out, (CUmipmappedArray)a, level));
 }
 
-static cudaError_t array_info(struct cudaChannelFormatDesc *c, struct cudaExtent *x, unsigned int *flags,
-			      cudaArray_const_t a)
+static cudaError_t array_info(struct cudaChannelFormatDesc *c, struct cudaExtent *x,
+			      unsigned int *flags, cudaArray_const_t a)
 {
 	CUDA_ARRAY3D_DESCRIPTOR d;
 	cudaError_t e = DRV(cuArray3DGetDescriptor_v2, 0, &d, (CUarray)a);
@@ -661,7 +733,7 @@ static cudaError_t array_info(struct cudaChannelFormatDesc *c, struct cudaExtent
 	if (e)
 		return e;
 	if (x)
-		*x = (struct cudaExtent){ d.Width, d.Height, d.Depth };
+		*x = (struct cudaExtent){d.Width, d.Height, d.Depth};
 	if (flags)
 		*flags = d.Flags;
 	if (!c)
@@ -670,14 +742,15 @@ static cudaError_t array_info(struct cudaChannelFormatDesc *c, struct cudaExtent
 	c->x = bits;
 	c->y = d.NumChannels > 1 ? bits : 0;
 	c->z = c->w = d.NumChannels > 2 ? bits : 0;
-	c->f = d.Format == CU_AD_FORMAT_HALF || d.Format == CU_AD_FORMAT_FLOAT ? cudaChannelFormatKindFloat
-	     : d.Format >= CU_AD_FORMAT_SIGNED_INT8 ? cudaChannelFormatKindSigned
-						    : cudaChannelFormatKindUnsigned;
+	c->f = d.Format == CU_AD_FORMAT_HALF || d.Format == CU_AD_FORMAT_FLOAT
+		       ? cudaChannelFormatKindFloat
+	       : d.Format >= CU_AD_FORMAT_SIGNED_INT8 ? cudaChannelFormatKindSigned
+						      : cudaChannelFormatKindUnsigned;
 	return cudaSuccess;
 }
 
-cudaError_t cudaArrayGetInfo(struct cudaChannelFormatDesc *c, struct cudaExtent *x, unsigned int *flags,
-			     cudaArray_t a)
+cudaError_t cudaArrayGetInfo(struct cudaChannelFormatDesc *c, struct cudaExtent *x,
+			     unsigned int *flags, cudaArray_t a)
 {
 	CALL(array_info(c, x, flags, a));
 }

@@ -30,15 +30,20 @@ BOTH(cudaStreamQuery, _ptsz, (cudaStream_t s), CALL(DRV(cuStreamQuery, pt, s));)
 BOTH(cudaStreamSynchronize, _ptsz, (cudaStream_t s), CALL(DRV(cuStreamSynchronize, pt, s));)
 BOTH(cudaStreamWaitEvent, _ptsz, (cudaStream_t s, cudaEvent_t e, unsigned int flags),
      CALL(DRV(cuStreamWaitEvent, pt, s, e, flags));)
-BOTH(cudaStreamGetPriority, _ptsz, (cudaStream_t s, int *out), CALL(DRV(cuStreamGetPriority, pt, s, out));)
-BOTH(cudaStreamGetFlags, _ptsz, (cudaStream_t s, unsigned int *out), CALL(DRV(cuStreamGetFlags, pt, s, out));)
-BOTH(cudaStreamGetId, _ptsz, (cudaStream_t s, unsigned long long *out), CALL(DRV(cuStreamGetId, pt, s, out));)
-BOTH(cudaStreamGetDevice, _ptsz, (cudaStream_t s, int *out), CALL(DRV(cuStreamGetDevice, pt, s, out));)
+BOTH(cudaStreamGetPriority, _ptsz, (cudaStream_t s, int *out),
+     CALL(DRV(cuStreamGetPriority, pt, s, out));)
+BOTH(cudaStreamGetFlags, _ptsz, (cudaStream_t s, unsigned int *out),
+     CALL(DRV(cuStreamGetFlags, pt, s, out));)
+BOTH(cudaStreamGetId, _ptsz, (cudaStream_t s, unsigned long long *out),
+     CALL(DRV(cuStreamGetId, pt, s, out));)
+BOTH(cudaStreamGetDevice, _ptsz, (cudaStream_t s, int *out),
+     CALL(DRV(cuStreamGetDevice, pt, s, out));)
 BOTH(cudaStreamCopyAttributes, _ptsz, (cudaStream_t d, cudaStream_t s),
      CALL(DRV(cuStreamCopyAttributes, pt, d, s));)
 BOTH(cudaStreamGetAttribute, _ptsz, (cudaStream_t s, cudaStreamAttrID id, cudaStreamAttrValue *v),
      CALL(DRV(cuStreamGetAttribute, pt, s, (CUstreamAttrID)id, (CUstreamAttrValue *)v));)
-BOTH(cudaStreamSetAttribute, _ptsz, (cudaStream_t s, cudaStreamAttrID id, const cudaStreamAttrValue *v),
+BOTH(cudaStreamSetAttribute, _ptsz,
+     (cudaStream_t s, cudaStreamAttrID id, const cudaStreamAttrValue *v),
      CALL(DRV(cuStreamSetAttribute, pt, s, (CUstreamAttrID)id, (const CUstreamAttrValue *)v));)
 BOTH(cudaStreamAttachMemAsync, _ptsz, (cudaStream_t s, void *p, size_t n, unsigned int flags),
      CALL(DRV(cuStreamAttachMemAsync, pt, s, (CUdeviceptr)p, n, flags));)
@@ -58,7 +63,8 @@ static void callback(CUstream s, CUresult status, void *arg)
 	c.fn(s, (cudaError_t)status, c.user);
 }
 
-static cudaError_t add_callback(cudaStream_t s, cudaStreamCallback_t fn, void *user, unsigned int flags, int pt)
+static cudaError_t add_callback(cudaStream_t s, cudaStreamCallback_t fn, void *user,
+				unsigned int flags, int pt)
 {
 	struct callback *c = malloc(sizeof(*c));
 	cudaError_t e;
@@ -72,7 +78,8 @@ static cudaError_t add_callback(cudaStream_t s, cudaStreamCallback_t fn, void *u
 		free(c);
 	return e;
 }
-BOTH(cudaStreamAddCallback, _ptsz, (cudaStream_t s, cudaStreamCallback_t fn, void *user, unsigned int flags),
+BOTH(cudaStreamAddCallback, _ptsz,
+     (cudaStream_t s, cudaStreamCallback_t fn, void *user, unsigned int flags),
      CALL(add_callback(s, fn, user, flags, pt));)
 
 /* -- events ----------------------------------------------------------------------------------- */
@@ -134,17 +141,19 @@ BOTH(cudaStreamEndCapture, _ptsz, (cudaStream_t s, cudaGraph_t *out),
 BOTH(cudaStreamIsCapturing, _ptsz, (cudaStream_t s, enum cudaStreamCaptureStatus *out),
      CALL(DRV(cuStreamIsCapturing, pt, s, (CUstreamCaptureStatus *)out));)
 BOTH(cudaStreamGetCaptureInfo, _ptsz,
-     (cudaStream_t s, enum cudaStreamCaptureStatus *status, unsigned long long *id, cudaGraph_t *graph,
-      const cudaGraphNode_t **deps, const cudaGraphEdgeData **edges, size_t *count),
-     CALL(DRV(cuStreamGetCaptureInfo_v3, pt, s, (CUstreamCaptureStatus *)status, (cuuint64_t *)id, graph, deps,
-	      (const CUgraphEdgeData **)edges, count));)
+     (cudaStream_t s, enum cudaStreamCaptureStatus *status, unsigned long long *id,
+      cudaGraph_t *graph, const cudaGraphNode_t **deps, const cudaGraphEdgeData **edges,
+      size_t *count),
+     CALL(DRV(cuStreamGetCaptureInfo_v3, pt, s, (CUstreamCaptureStatus *)status, (cuuint64_t *)id,
+	      graph, deps, (const CUgraphEdgeData **)edges, count));)
 BOTH(cudaStreamUpdateCaptureDependencies, _ptsz,
-     (cudaStream_t s, cudaGraphNode_t *deps, const cudaGraphEdgeData *edges, size_t count, unsigned int flags),
-     CALL(DRV(cuStreamUpdateCaptureDependencies_v2, pt, s, deps, (const CUgraphEdgeData *)edges, count,
-	      flags));)
+     (cudaStream_t s, cudaGraphNode_t *deps, const cudaGraphEdgeData *edges, size_t count,
+      unsigned int flags),
+     CALL(DRV(cuStreamUpdateCaptureDependencies_v2, pt, s, deps, (const CUgraphEdgeData *)edges,
+	      count, flags));)
 BOTH(cudaStreamBeginCaptureToGraph, _ptsz,
-     (cudaStream_t s, cudaGraph_t g, const cudaGraphNode_t *deps, const cudaGraphEdgeData *edges, size_t count,
-      enum cudaStreamCaptureMode mode),
+     (cudaStream_t s, cudaGraph_t g, const cudaGraphNode_t *deps, const cudaGraphEdgeData *edges,
+      size_t count, enum cudaStreamCaptureMode mode),
      CALL(DRV(cuStreamBeginCaptureToGraph, pt, s, g, deps, (const CUgraphEdgeData *)edges, count,
 	      (CUstreamCaptureMode)mode));)
 
@@ -152,5 +161,6 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
 {
 	cudaError_t e = rt_init();
 
-	return rt_return(e ? e : DRV(cuThreadExchangeStreamCaptureMode, 0, (CUstreamCaptureMode *)mode));
+	return rt_return(
+		e ? e : DRV(cuThreadExchangeStreamCaptureMode, 0, (CUstreamCaptureMode *)mode));
 }

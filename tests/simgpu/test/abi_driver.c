@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * abi_driver.c - compiled, not run: every number, layout and signature in our headers is that of the
- * cuda.h that this is compiled with.
+ * abi_driver.c - compiled, not run: every number, layout and signature in our headers is that of
+ * the cuda.h that this is compiled with.
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -10,7 +10,8 @@
 #define C(name, number) _Static_assert((long long)(name) == (number), #name);
 #define M(name, number) _Static_assert((long long)(name) == (number), #name);
 #define S(type, size) _Static_assert(sizeof(type) == (size), #type);
-#define O(type, member, offset) _Static_assert(offsetof(type, member) == (offset), #type "." #member);
+#define O(type, member, offset)                                                                    \
+	_Static_assert(offsetof(type, member) == (offset), #type "." #member);
 #include "../include/simgpu/abi_driver.def"
 
 /* Declared twice: the compiler refuses what does not agree. */

@@ -10,6 +10,7 @@
 #define C(name, number) _Static_assert((long long)(name) == (number), #name);
 #define M(name, number) _Static_assert((long long)(name) == (number), #name);
 #define S(type, size) _Static_assert(sizeof(type) == (size), #type);
-#define O(type, member, offset) _Static_assert(offsetof(type, member) == (offset), #type "." #member);
+#define O(type, member, offset)                                                                    \
+	_Static_assert(offsetof(type, member) == (offset), #type "." #member);
 #include "../include/simgpu/abi_nccl.def"
 #include "../include/simgpu/nccl_functions.h"

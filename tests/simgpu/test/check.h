@@ -41,7 +41,7 @@ static inline uint64_t now_us(void)
 
 static inline void sleep_ms(long ms)
 {
-	struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+	struct timespec t = {ms / 1000, ms % 1000 * 1000000};
 
 	nanosleep(&t, NULL);
 }

@@ -109,7 +109,8 @@ static void t_capture(void)
 	CHECK(!g);
 	OK(launch("k", a));
 	OK(cuStreamSynchronize(a));
-	IS(cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	IS(cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_RELAXED),
+	   CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
 /* A capture spreads through an event to a second stream and comes back. */
@@ -247,10 +248,16 @@ static void CUDA_CB destroy_object(void *arg)
 
 static void t_nodes(void)
 {
-	CUDA_KERNEL_NODE_PARAMS k = { .gridDimX = 2, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64,
-				      .blockDimY = 1, .blockDimZ = 1 }, got;
-	CUDA_HOST_NODE_PARAMS h = { count_call, (void *)1 };
-	CUDA_MEMSET_NODE_PARAMS m = { .pitch = 64, .value = 7, .elementSize = 4, .width = 16, .height = 1 };
+	CUDA_KERNEL_NODE_PARAMS k = {.gridDimX = 2,
+				     .gridDimY = 1,
+				     .gridDimZ = 1,
+				     .blockDimX = 64,
+				     .blockDimY = 1,
+				     .blockDimZ = 1},
+				got;
+	CUDA_HOST_NODE_PARAMS h = {count_call, (void *)1};
+	CUDA_MEMSET_NODE_PARAMS m = {
+		.pitch = 64, .value = 7, .elementSize = 4, .width = 16, .height = 1};
 	CUgraphNode kernel, set, host, host2, empty, record, child, list[8];
 	CUgraph g, inner, clone;
 	CUuserObject o;
@@ -318,9 +325,9 @@ static void t_nodes(void)
 /* Branches run side by side: one that waits for a value that the other writes. */
 static void t_branches(void)
 {
-	CUstreamBatchMemOpParams wait = { .waitValue = { CU_STREAM_MEM_OP_WAIT_VALUE_32 } };
-	CUstreamBatchMemOpParams write = { .writeValue = { CU_STREAM_MEM_OP_WRITE_VALUE_32 } };
-	CUDA_BATCH_MEM_OP_NODE_PARAMS p = { .count = 1, .paramArray = &wait };
+	CUstreamBatchMemOpParams wait = {.waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_32}};
+	CUstreamBatchMemOpParams write = {.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32}};
+	CUDA_BATCH_MEM_OP_NODE_PARAMS p = {.count = 1, .paramArray = &wait};
 	CUgraphNode n[4];
 	CUgraphExec x;
 	CUgraph g;
@@ -390,7 +397,8 @@ static void t_update(void)
 	OK(cuStreamSynchronize(a));
 	OK(cuMemcpyDtoH(&v, d, 4));
 	IS(v, 2);
-	IS(cuGraphExecUpdate(x, captured_set(d, 3, "k"), &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+	IS(cuGraphExecUpdate(x, captured_set(d, 3, "k"), &info),
+	   CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
 	IS(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
 }
 
@@ -448,6 +456,6 @@ static void t_memory(void)
 	IS(f, before);
 }
 
-MAIN({ "capture", t_capture }, { "spread", t_spread }, { "unjoined", t_unjoined }, { "modes", t_modes },
-     { "nodes", t_nodes }, { "branches", t_branches }, { "update", t_update }, { "values", t_values },
-     { "memory", t_memory })
+MAIN({"capture", t_capture}, {"spread", t_spread}, {"unjoined", t_unjoined}, {"modes", t_modes},
+     {"nodes", t_nodes}, {"branches", t_branches}, {"update", t_update}, {"values", t_values},
+     {"memory", t_memory})

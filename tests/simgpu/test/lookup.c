@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* lookup.c - cuGetProcAddress gives for every (name, version, flavour) the symbol that the table says. */
+/* lookup.c - cuGetProcAddress gives for every (name, version, flavour) the symbol that the table
+ * says. */
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -10,7 +11,7 @@ static const struct row {
 	int version, thread;
 	const char *symbol;
 } rows[] = {
-#define V(name, version, flavour, symbol) { #name, version, flavour, #symbol },
+#define V(name, version, flavour, symbol) {#name, version, flavour, #symbol},
 #include "driver_versions.def"
 #undef V
 };
@@ -29,7 +30,8 @@ static void t_table(void)
 		int upto = r->version;
 
 		/* The row holds up to the next version of the same name and flavour. */
-		if (i + 1 < ROWS && !strcmp(rows[i + 1].name, r->name) && rows[i + 1].thread == r->thread) {
+		if (i + 1 < ROWS && !strcmp(rows[i + 1].name, r->name) &&
+		    rows[i + 1].thread == r->thread) {
 			upto = rows[i + 1].version - 1;
 			next = dlsym(lib, rows[i + 1].symbol);
 		} else {
@@ -40,13 +42,15 @@ static void t_table(void)
 		checked++;
 		threaded += r->thread;
 		for (int v = r->version;; v = upto) {
-			OK(cuGetProcAddress_v2(r->name, &got, v,
-					       r->thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
-							 : CU_GET_PROC_ADDRESS_LEGACY_STREAM,
-					       &st));
+			OK(cuGetProcAddress_v2(
+				r->name, &got, v,
+				r->thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+					  : CU_GET_PROC_ADDRESS_LEGACY_STREAM,
+				&st));
 			IS(st, CU_GET_PROC_ADDRESS_SUCCESS);
 			if (got != want) {
-				fprintf(stderr, "%s %d %d: not %s\n", r->name, v, r->thread, r->symbol);
+				fprintf(stderr, "%s %d %d: not %s\n", r->name, v, r->thread,
+					r->symbol);
 				exit(1);
 			}
 			if (v == upto)
@@ -61,7 +65,7 @@ static void t_table(void)
 static void t_status(void)
 {
 	CUdriverProcAddressQueryResult st;
-	CUuuid id = { { 0 } };
+	CUuuid id = {{0}};
 	const void *table = &id;
 	void *p, *q;
 
@@ -88,4 +92,4 @@ static void t_status(void)
 	CHECK(!table);
 }
 
-MAIN({ "table", t_table }, { "status", t_status })
+MAIN({"table", t_table}, {"status", t_status})

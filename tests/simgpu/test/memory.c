@@ -55,8 +55,8 @@ static void t_oom(void)
 	OK(cuMemFree(c));
 	/* The other device has a memory of its own; a context must fit too. */
 	OK(cuMemAlloc(&a, 7900 * MIB));
-	IS(cuCtxCreate_v2(&(CUcontext){ 0 }, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
-	OK(cuCtxCreate_v2(&(CUcontext){ 0 }, 0, 1));
+	IS(cuCtxCreate_v2(&(CUcontext){0}, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cuCtxCreate_v2(&(CUcontext){0}, 0, 1));
 }
 
 /* kill -9 frees what a process held, at once, while its zombie is still there. */
@@ -139,8 +139,8 @@ static uint64_t attr(CUmemoryPool p, CUmemPool_attribute a)
 
 static void t_pool(void)
 {
-	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-				 .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	CUmemoryPool p, q;
 	CUdeviceptr a, b;
 	cuuint64_t v = 64 * MIB;
@@ -224,15 +224,16 @@ static void t_pool_order(void)
 
 static CUmemAllocationProp prop(CUmemAllocationHandleType handles)
 {
-	CUmemAllocationProp p = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = handles,
-				  .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemAllocationProp p = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				 .requestedHandleTypes = handles,
+				 .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 
 	return p;
 }
 
 static void t_vmm(void)
 {
-	CUmemAccessDesc rw = { { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemAccessDesc rw = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUmemAllocationProp p = prop(0);
 	CUmemGenericAllocationHandle h[3], same;
 	CUdeviceptr va, other;
@@ -286,9 +287,10 @@ static void t_vmm(void)
 
 static void send_fd(int sock, int fd)
 {
-	char buf[CMSG_SPACE(sizeof(int))] = { 0 }, x = 'x';
-	struct iovec io = { &x, 1 };
-	struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = buf, .msg_controllen = sizeof(buf) };
+	char buf[CMSG_SPACE(sizeof(int))] = {0}, x = 'x';
+	struct iovec io = {&x, 1};
+	struct msghdr m = {
+		.msg_iov = &io, .msg_iovlen = 1, .msg_control = buf, .msg_controllen = sizeof(buf)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 
 	c->cmsg_level = SOL_SOCKET;
@@ -301,8 +303,9 @@ static void send_fd(int sock, int fd)
 static int recv_fd(int sock)
 {
 	char buf[CMSG_SPACE(sizeof(int))], x;
-	struct iovec io = { &x, 1 };
-	struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = buf, .msg_controllen = sizeof(buf) };
+	struct iovec io = {&x, 1};
+	struct msghdr m = {
+		.msg_iov = &io, .msg_iovlen = 1, .msg_control = buf, .msg_controllen = sizeof(buf)};
 	int fd;
 
 	CHECK(recvmsg(sock, &m, 0) == 1 && CMSG_FIRSTHDR(&m));
@@ -312,7 +315,7 @@ static int recv_fd(int sock)
 
 static CUdeviceptr map_all(CUmemGenericAllocationHandle h, size_t size)
 {
-	CUmemAccessDesc rw = { { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemAccessDesc rw = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUdeviceptr va;
 
 	OK(cuMemAddressReserve(&va, size, 0, 0, 0));
@@ -385,7 +388,8 @@ static void t_ipc(void)
 	OK(cuMemAlloc(&d, 5000));
 	OK(cuMemcpyHtoD(d, &v, 4));
 	OK(cuIpcGetMemHandle(&handle, d));
-	IS(cuIpcOpenMemHandle(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_ERROR_INVALID_CONTEXT);
+	IS(cuIpcOpenMemHandle(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+	   CUDA_ERROR_INVALID_CONTEXT);
 	CHECK(write(fds[1], &handle, sizeof(handle)) == sizeof(handle));
 	IS(reap(pid), 0);
 	OK(cuMemcpyDtoH(&v, d + 4, 4));
@@ -447,8 +451,9 @@ static void *bind_team(void *arg)
 /* Binding waits until every device was added. */
 static void t_multicast(void)
 {
-	CUmulticastObjectProp mp = { .numDevices = 2, .size = 2 * MIB,
-				     .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR };
+	CUmulticastObjectProp mp = {.numDevices = 2,
+				    .size = 2 * MIB,
+				    .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
 	CUmemAllocationProp p = prop(0);
 	pthread_t t;
 	size_t g;
@@ -490,7 +495,8 @@ static void t_register(void)
 	IS(*(uint32_t *)((char *)p + 4096), 99);
 	OK(cuMemHostUnregister(p));
 	IS(cuMemHostUnregister(p), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-	IS(cuMemHostRegister((void *)4096, 4096, 0), CUDA_ERROR_INVALID_VALUE); /* nothing is there */
+	IS(cuMemHostRegister((void *)4096, 4096, 0),
+	   CUDA_ERROR_INVALID_VALUE); /* nothing is there */
 	h = malloc(100000);
 	memset(h, 1, 100000);
 	OK(cuMemHostRegister(h, 100000, 0));
@@ -501,7 +507,8 @@ static void t_register(void)
 	if (!fstatfs(disk, &fs) && fs.f_type != 0x01021994) {
 		q = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, disk, 0);
 		CHECK(q != MAP_FAILED);
-		IS(cuMemHostRegister(q, 4096, CU_MEMHOSTREGISTER_DEVICEMAP), CUDA_ERROR_INVALID_VALUE);
+		IS(cuMemHostRegister(q, 4096, CU_MEMHOSTREGISTER_DEVICEMAP),
+		   CUDA_ERROR_INVALID_VALUE);
 		q = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, disk, 0);
 		OK(cuMemHostRegister(q, 4096, 0));
 	}
@@ -510,11 +517,14 @@ static void t_register(void)
 
 static void t_arrays(void)
 {
-	CUDA_ARRAY3D_DESCRIPTOR d3 = { .Width = 7, .Height = 5, .Depth = 3, .Format = CU_AD_FORMAT_FLOAT,
-				       .NumChannels = 1 };
+	CUDA_ARRAY3D_DESCRIPTOR d3 = {.Width = 7,
+				      .Height = 5,
+				      .Depth = 3,
+				      .Format = CU_AD_FORMAT_FLOAT,
+				      .NumChannels = 1};
 	float in[3][5][7], out[3][5][7];
-	CUDA_MEMCPY3D c = { 0 };
-	CUDA_MEMCPY2D m = { 0 };
+	CUDA_MEMCPY3D c = {0};
+	CUDA_MEMCPY2D m = {0};
 	CUdeviceptr p;
 	size_t pitch, before;
 	CUarray a;
@@ -570,11 +580,12 @@ static void t_arrays(void)
 
 static void t_pointers(void)
 {
-	CUpointer_attribute which[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
+	CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+				       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
 	CUdeviceptr d, m, base;
 	unsigned int type = 77;
 	int dev = 77;
-	void *data[] = { &type, &dev };
+	void *data[] = {&type, &dev};
 	size_t size;
 	CUcontext c;
 
@@ -591,14 +602,45 @@ static void t_pointers(void)
 	OK(cuPointerGetAttributes(2, which, data, (CUdeviceptr)&dev));
 	IS(type, 0);
 	IS(dev, -2);
-	OK(cuMemAllocManaged(&m, 100ull << 30, CU_MEM_ATTACH_GLOBAL)); /* more than the device has */
+	OK(cuMemAllocManaged(&m, 100ull << 30,
+			     CU_MEM_ATTACH_GLOBAL)); /* more than the device has */
 	*(char *)m = 5;
 	OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_IS_MANAGED, m));
 	IS(type, 1);
 	OK(cuMemFree(m));
 }
 
-MAIN({ "oom", t_oom }, { "kill", t_kill }, { "shared", t_shared }, { "pool", t_pool },
-     { "pool-order", t_pool_order }, { "vmm", t_vmm }, { "vmm-fd", t_vmm_fd }, { "ipc", t_ipc },
-     { "ipc-event", t_ipc_event }, { "multicast", t_multicast }, { "register", t_register },
-     { "arrays", t_arrays }, { "pointers", t_pointers })
+static unsigned long shared_kib(void)
+{
+	char line[256];
+	unsigned long kib = 0;
+	FILE *f = fopen("/proc/self/status", "r");
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f))
+		sscanf(line, "RssShmem: %lu", &kib);
+	fclose(f);
+	return kib;
+}
+
+/* Only what is touched takes memory of the host, and a free gives it back. */
+static void t_sparse(void)
+{
+	unsigned long before;
+	CUdeviceptr d;
+
+	up();
+	before = shared_kib();
+	OK(cuMemAlloc(&d, 7000 * MIB));
+	CHECK(shared_kib() - before < 1024);
+	OK(cuMemsetD8(d + 100 * MIB, 1, 10 * MIB));
+	OK(cuCtxSynchronize());
+	CHECK(shared_kib() - before > 9 * 1024 && shared_kib() - before < 12 * 1024);
+	OK(cuMemFree(d));
+	CHECK(shared_kib() - before < 1024);
+}
+
+MAIN({"oom", t_oom}, {"kill", t_kill}, {"shared", t_shared}, {"pool", t_pool},
+     {"pool-order", t_pool_order}, {"vmm", t_vmm}, {"vmm-fd", t_vmm_fd}, {"ipc", t_ipc},
+     {"ipc-event", t_ipc_event}, {"multicast", t_multicast}, {"register", t_register},
+     {"arrays", t_arrays}, {"pointers", t_pointers}, {"sparse", t_sparse})

@@ -81,7 +81,7 @@ static void r_reduce(void)
 {
 	enum { N = 700001 };
 	float *in = malloc(N * 4), *out = malloc(N * 4), scale = 3;
-	static const float want[] = { 6, 6, 3, 1, 2 };
+	static const float want[] = {6, 6, 3, 1, 2};
 	ncclRedOp_t twice;
 	float *d, *e, *factor;
 
@@ -102,7 +102,8 @@ static void r_reduce(void)
 	OK(cudaMemcpy(d, in, N * 4, cudaMemcpyHostToDevice));
 	OK(ncclReduce(d, e, N, ncclFloat32, ncclMax, 1, comm, stream));
 	host(out, e, N * 4);
-	CHECK(out[N - 1] == (rank == 1 ? 300 : 200)); /* others keep what they had: the average of before */
+	CHECK(out[N - 1] ==
+	      (rank == 1 ? 300 : 200)); /* others keep what they had: the average of before */
 	/* Multiplied first, by a number on the host and by one on the device. */
 	OK(ncclRedOpCreatePreMulSum(&twice, &scale, ncclFloat32, ncclScalarHostImmediate, comm));
 	OK(ncclAllReduce(d, e, 10, ncclFloat32, twice, comm, stream));
@@ -114,7 +115,8 @@ static void r_reduce(void)
 	OK(ncclAllReduce(d, e, 10, ncclFloat32, twice, comm, stream));
 	host(out, e, 40);
 	CHECK(out[3] == 18);
-	IS(ncclAllReduce(d, e, 1, ncclFloat32, (ncclRedOp_t)(twice + 1), comm, stream), ncclInvalidArgument);
+	IS(ncclAllReduce(d, e, 1, ncclFloat32, (ncclRedOp_t)(twice + 1), comm, stream),
+	   ncclInvalidArgument);
 	IS(ncclAllReduce(d, e, 1, (ncclDataType_t)99, ncclSum, comm, stream), ncclInvalidArgument);
 	IS(ncclBroadcast(d, e, 1, ncclInt8, RANKS, comm, stream), ncclInvalidArgument);
 	OK(ncclAllReduce(d, e, 0, ncclFloat32, ncclSum, comm, stream));
@@ -134,22 +136,24 @@ static void r_types(void)
 		int type;
 		uint64_t in[3], sum; /* as bits */
 	} cases[] = {
-		{ ncclInt8, { 1, 2, 3 }, 6 },
-		{ ncclUint8, { 100, 100, 55 }, 255 },
-		{ ncclInt32, { (uint32_t)-1, 2, 3 }, 4 },
-		{ ncclUint32, { 1u << 31, 1u << 30, 5 }, (3u << 30) + 5 },
-		{ ncclInt64, { 1ull << 40, 2, 3 }, (1ull << 40) + 5 },
-		{ ncclUint64, { 1ull << 63, 2, 3 }, (1ull << 63) + 5 },
-		{ ncclFloat16, { 0x3c00, 0x4000, 0x4200 }, 0x4600 },
-		{ ncclFloat32, { 0x3f800000, 0x40000000, 0x40400000 }, 0x40c00000 },
-		{ ncclFloat64, { 0x3ff0000000000000, 0x4000000000000000, 0x4008000000000000 }, 0x4018000000000000 },
-		{ ncclBfloat16, { 0x3f80, 0x4000, 0x4040 }, 0x40c0 },
-		{ ncclFloat8e4m3, { 0x38, 0x40, 0x44 }, 0x4c },
-		{ ncclFloat8e5m2, { 0x3c, 0x40, 0x42 }, 0x46 },
-		{ ncclFloat16, { 0x0001, 0x0001, 0x0001 }, 0x0003 }, /* subnormal */
-		{ ncclFloat16, { 0x7bff, 0x7bff, 0 }, 0x7c00 },	    /* to infinity */
+		{ncclInt8, {1, 2, 3}, 6},
+		{ncclUint8, {100, 100, 55}, 255},
+		{ncclInt32, {(uint32_t)-1, 2, 3}, 4},
+		{ncclUint32, {1u << 31, 1u << 30, 5}, (3u << 30) + 5},
+		{ncclInt64, {1ull << 40, 2, 3}, (1ull << 40) + 5},
+		{ncclUint64, {1ull << 63, 2, 3}, (1ull << 63) + 5},
+		{ncclFloat16, {0x3c00, 0x4000, 0x4200}, 0x4600},
+		{ncclFloat32, {0x3f800000, 0x40000000, 0x40400000}, 0x40c00000},
+		{ncclFloat64,
+		 {0x3ff0000000000000, 0x4000000000000000, 0x4008000000000000},
+		 0x4018000000000000},
+		{ncclBfloat16, {0x3f80, 0x4000, 0x4040}, 0x40c0},
+		{ncclFloat8e4m3, {0x38, 0x40, 0x44}, 0x4c},
+		{ncclFloat8e5m2, {0x3c, 0x40, 0x42}, 0x46},
+		{ncclFloat16, {0x0001, 0x0001, 0x0001}, 0x0003}, /* subnormal */
+		{ncclFloat16, {0x7bff, 0x7bff, 0}, 0x7c00},	 /* to infinity */
 	};
-	static const int size[] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1 };
+	static const int size[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		int z = size[cases[i].type];
@@ -181,7 +185,7 @@ static void r_collectives(void)
 	for (int i = 0; i < RANKS * N; i++)
 		in[i] = rank * 10000000 + i;
 	OK(cudaMemcpy(d, in, RANKS * N * 4, cudaMemcpyHostToDevice));
-#define AT(r, i) ((r) * 10000000 + (i))
+#define AT(r, i) ((r)*10000000 + (i))
 	OK(ncclAllGather(d, e, N, ncclInt32, comm, stream));
 	host(out, e, RANKS * N * 4);
 	for (int r = 0; r < RANKS; r++)
@@ -330,7 +334,7 @@ static void t_shrink(void)
 
 static void r_groups(void)
 {
-	int v[2] = { rank, 10 * rank }, out[2];
+	int v[2] = {rank, 10 * rank}, out[2];
 	cudaStream_t other;
 	int *d = device(v, 8);
 
@@ -378,7 +382,8 @@ static void mismatch(int what)
 	else if (what == 2)
 		OK(ncclReduce(d, d, 16, ncclInt32, ncclSum, rank, comm, stream));
 	else
-		OK(ncclAllReduce(d, d, 16, rank == 1 ? ncclFloat32 : ncclInt32, ncclSum, comm, stream));
+		OK(ncclAllReduce(d, d, 16, rank == 1 ? ncclFloat32 : ncclInt32, ncclSum, comm,
+				 stream));
 	CHECK(stuck());
 	OK(ncclCommGetAsyncError(comm, &e));
 	IS(e, ncclSuccess);
@@ -543,7 +548,7 @@ static void t_one_process(void)
 	ncclComm_t c[2];
 	cudaStream_t s[2];
 	ncclUniqueId id;
-	int v[2] = { 5, 6 }, out;
+	int v[2] = {5, 6}, out;
 	int *d[2];
 
 	OK(ncclCommInitAll(c, 2, NULL));
@@ -597,10 +602,10 @@ static void t_oom(void)
 	OK(cudaFree(d));
 	OK(ncclGetUniqueId(&id));
 	OK(ncclCommInitRank(&n, 1, id, 0));
-	OK(cudaMemGetInfo(&t, &(size_t){ 0 }));
+	OK(cudaMemGetInfo(&t, &(size_t){0}));
 	IS(f - t, 4u << 20);
 	OK(ncclCommDestroy(n));
-	OK(cudaMemGetInfo(&t, &(size_t){ 0 }));
+	OK(cudaMemGetInfo(&t, &(size_t){0}));
 	IS(f, t);
 }
 
@@ -629,8 +634,75 @@ static void t_graph(void)
 	ranks(r_graph);
 }
 
-MAIN({ "reduce", t_reduce }, { "types", t_types }, { "collectives", t_collectives },
-     { "point-to-point", t_point_to_point }, { "split", t_split }, { "groups", t_groups },
-     { "mismatch", t_mismatch }, { "missing", t_missing }, { "abort", t_abort }, { "killed", t_killed },
-     { "nonblocking", t_nonblocking }, { "one-process", t_one_process }, { "oom", t_oom },
-     { "graph", t_graph }, { "shrink", t_shrink })
+/* Does a child that runs body hang? Ends it. */
+static bool hangs(void (*body)(void))
+{
+	int status;
+	pid_t pid = fork();
+	bool hung;
+
+	if (!pid) {
+		body();
+		_exit(0);
+	}
+	sleep_ms(600);
+	hung = waitpid(pid, &status, WNOHANG) == 0;
+	if (hung) {
+		kill(pid, SIGKILL);
+		reap(pid);
+	}
+	return hung;
+}
+
+static void group_of_two(void)
+{
+	ncclComm_t c[2];
+	void *d[2];
+
+	OK(ncclCommInitAll(c, 2, NULL));
+	for (int i = 0; i < 2; i++) {
+		OK(cudaSetDevice(i));
+		d[i] = device(NULL, 4);
+	}
+	OK(ncclGroupStart());
+	for (int i = 0; i < 2; i++)
+		OK(ncclAllReduce(d[i], d[i], 1, ncclInt32, ncclSum, c[i], NULL));
+	OK(ncclGroupEnd());
+	for (int i = 0; i < 2; i++) {
+		OK(cudaSetDevice(i));
+		OK(cudaDeviceSynchronize());
+	}
+}
+
+/* One thread, two devices, blocking launches: the first launch waits for the second. */
+static void t_launch_blocking(void)
+{
+	CHECK(!hangs(group_of_two));
+	setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+	CHECK(hangs(group_of_two));
+}
+
+static void init_without_room(void)
+{
+	ncclComm_t c[2];
+	size_t f, t;
+	void *d;
+
+	OK(cudaSetDevice(1));
+	OK(cudaMemGetInfo(&f, &t));
+	OK(cudaMalloc(&d, f));
+	ncclCommInitAll(c, 2, NULL);
+}
+
+/* One rank of a grouped init fails; the other waits for it, and the group for the other. */
+static void t_init_fails(void)
+{
+	CHECK(hangs(init_without_room));
+}
+
+MAIN({"reduce", t_reduce}, {"types", t_types}, {"collectives", t_collectives},
+     {"point-to-point", t_point_to_point}, {"split", t_split}, {"groups", t_groups},
+     {"mismatch", t_mismatch}, {"missing", t_missing}, {"abort", t_abort}, {"killed", t_killed},
+     {"nonblocking", t_nonblocking}, {"one-process", t_one_process}, {"oom", t_oom},
+     {"graph", t_graph}, {"shrink", t_shrink}, {"launch-blocking", t_launch_blocking},
+     {"init-fails", t_init_fails})

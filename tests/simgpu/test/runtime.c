@@ -15,8 +15,8 @@
 
 void **__cudaRegisterFatBinary(void *);
 void __cudaRegisterFatBinaryEnd(void **);
-void __cudaRegisterFunction(void **, const char *, char *, const char *, int, uint3 *, uint3 *, dim3 *,
-			    dim3 *, int *);
+void __cudaRegisterFunction(void **, const char *, char *, const char *, int, uint3 *, uint3 *,
+			    dim3 *, dim3 *, int *);
 void __cudaRegisterVar(void **, char *, char *, const char *, int, size_t, int, int);
 unsigned int __cudaPushCallConfiguration(dim3, dim3, size_t, void *);
 cudaError_t __cudaPopCallConfiguration(dim3 *, dim3 *, size_t *, void *);
@@ -26,7 +26,7 @@ static const struct {
 	int magic, version;
 	const void *data;
 	void *more;
-} wrapper = { 0x466243b1, 1, "an image", NULL };
+} wrapper = {0x466243b1, 1, "an image", NULL};
 
 static void stub(dim3 dummy)
 {
@@ -34,17 +34,19 @@ static void stub(dim3 dummy)
 }
 static char spin_stub, quick_stub, slow_stub;
 static char variable[100], large[1 << 20];
-static const dim3 one = { 1, 1, 1 };
+static const dim3 one = {1, 1, 1};
 
 __attribute__((constructor)) static void register_all(void)
 {
 	void **h = __cudaRegisterFatBinary((void *)&wrapper);
 
-	__cudaRegisterFunction(h, (const char *)stub, (char *)"_Z5plainv", "_Z5plainv", -1, 0, 0, 0, 0, 0);
-	__cudaRegisterFunction(h, &spin_stub, (char *)"_Z4spinv", "_Z4spinv", -1, 0, 0, 0, 0, 0);
-	__cudaRegisterFunction(h, &quick_stub, (char *)"_Z5quickPf", "_Z5quickPf", -1, 0, 0, 0, 0, 0);
-	__cudaRegisterFunction(h, &slow_stub, (char *)"_Z14sleep_us_80000v", "_Z14sleep_us_80000v", -1, 0, 0, 0,
+	__cudaRegisterFunction(h, (const char *)stub, (char *)"_Z5plainv", "_Z5plainv", -1, 0, 0, 0,
 			       0, 0);
+	__cudaRegisterFunction(h, &spin_stub, (char *)"_Z4spinv", "_Z4spinv", -1, 0, 0, 0, 0, 0);
+	__cudaRegisterFunction(h, &quick_stub, (char *)"_Z5quickPf", "_Z5quickPf", -1, 0, 0, 0, 0,
+			       0);
+	__cudaRegisterFunction(h, &slow_stub, (char *)"_Z14sleep_us_80000v", "_Z14sleep_us_80000v",
+			       -1, 0, 0, 0, 0, 0);
 	__cudaRegisterVar(h, variable, variable, "variable", 0, sizeof(variable), 0, 0);
 	__cudaRegisterVar(h, large, large, "large", 0, sizeof(large), 0, 0);
 	__cudaRegisterFatBinaryEnd(h);
@@ -67,7 +69,7 @@ static cudaError_t chevrons(const void *f, cudaStream_t stream)
 static void t_kernels(void)
 {
 	struct cudaFuncAttributes a;
-	cudaLaunchConfig_t c = { .gridDim = { 1, 1, 1 }, .blockDim = { 32, 1, 1 } };
+	cudaLaunchConfig_t c = {.gridDim = {1, 1, 1}, .blockDim = {32, 1, 1}};
 	cudaStream_t s, t;
 	const char *name;
 	cudaFunction_t f;
@@ -95,7 +97,8 @@ static void t_kernels(void)
 	OK(chevrons(&spin_stub, s));
 	IS(cudaStreamQuery(s), cudaErrorNotReady);
 	IS(cudaLaunchKernel("nobody's stub", one, one, NULL, 0, s), cudaErrorInvalidDeviceFunction);
-	IS(cudaLaunchKernel(&quick_stub, (dim3){ 0, 1, 1 }, one, NULL, 0, t), cudaErrorInvalidConfiguration);
+	IS(cudaLaunchKernel(&quick_stub, (dim3){0, 1, 1}, one, NULL, 0, t),
+	   cudaErrorInvalidConfiguration);
 	/* On the second device it is another instance of the same kernel. */
 	OK(cudaSetDevice(1));
 	OK(cudaLaunchKernel(&quick_stub, one, one, NULL, 0, NULL));
@@ -256,9 +259,11 @@ static void t_errors(void)
 	IS(cudaPeekAtLastError(), cudaErrorInvalidDevice);
 	IS(cudaGetLastError(), cudaErrorInvalidDevice);
 	IS(cudaPeekAtLastError(), cudaSuccess);
-	OK(cudaGetDriverEntryPointByVersion("cuLaunchKernel", &p, 13000, cudaEnableLegacyStream, &st));
+	OK(cudaGetDriverEntryPointByVersion("cuLaunchKernel", &p, 13000, cudaEnableLegacyStream,
+					    &st));
 	IS(st, cudaDriverEntryPointSuccess);
-	OK(cudaGetDriverEntryPointByVersion("cuLaunchKernel", &q, 13000, cudaEnablePerThreadDefaultStream, &st));
+	OK(cudaGetDriverEntryPointByVersion("cuLaunchKernel", &q, 13000,
+					    cudaEnablePerThreadDefaultStream, &st));
 	CHECK(p && q && p != q);
 	OK(cudaGetDriverEntryPointByVersion("cuNothing", &p, 13000, cudaEnableDefault, &st));
 	IS(st, cudaDriverEntryPointSymbolNotFound);
@@ -302,8 +307,9 @@ static void t_symbols(void)
 
 static void t_graphs(void)
 {
-	struct cudaKernelNodeParams k = { .func = &quick_stub, .gridDim = { 1, 1, 1 }, .blockDim = { 1, 1, 1 } };
-	struct cudaHostNodeParams h = { count_call, (void *)1 };
+	struct cudaKernelNodeParams k = {
+		.func = &quick_stub, .gridDim = {1, 1, 1}, .blockDim = {1, 1, 1}};
+	struct cudaHostNodeParams h = {count_call, (void *)1};
 	enum cudaStreamCaptureStatus st;
 	cudaGraphNode_t n[2];
 	cudaGraphExec_t x;
@@ -328,5 +334,6 @@ static void t_graphs(void)
 	OK(cudaGraphDestroy(g));
 }
 
-MAIN({ "kernels", t_kernels }, { "memory", t_memory }, { "streams", t_streams },
-     { "properties", t_properties }, { "errors", t_errors }, { "symbols", t_symbols }, { "graphs", t_graphs })
+MAIN({"kernels", t_kernels}, {"memory", t_memory}, {"streams", t_streams},
+     {"properties", t_properties}, {"errors", t_errors}, {"symbols", t_symbols},
+     {"graphs", t_graphs})

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * stress.c - threads that create, use and destroy everything at once, for a second. What is checked:
- * order within a stream, event dependencies across streams, and that all memory comes back.
+ * stress.c - threads that create, use and destroy everything at once, for a second. What is
+ * checked: order within a stream, event dependencies across streams, and that all memory comes
+ * back.
  */
 #include <cuda.h>
 #include <pthread.h>
@@ -84,8 +85,8 @@ static void *work(void *arg)
 				OK(cuLaunchKernel(slow, 1, 1, 1, 1, 1, 1, 0, s[i], NULL, NULL));
 				break;
 			case 1:
-				OK(cuLaunchKernel(quick, 1, 1, 1, 1, 1, 1, 0, rnd(&state) % 8 ? s[i] : NULL, NULL,
-						  NULL));
+				OK(cuLaunchKernel(quick, 1, 1, 1, 1, 1, 1, 0,
+						  rnd(&state) % 8 ? s[i] : NULL, NULL, NULL));
 				break;
 			case 2:
 				give(s[i], &c[i], NULL);
@@ -147,4 +148,4 @@ static void t_mixed(void)
 	IS(total - f, 256u << 20);
 }
 
-MAIN({ "mixed", t_mixed })
+MAIN({"mixed", t_mixed})

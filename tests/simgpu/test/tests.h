@@ -13,7 +13,7 @@ struct test {
 #define MAIN(...)                                                                                  \
 	int main(int argc, char **argv)                                                            \
 	{                                                                                          \
-		static const struct test tests[] = { __VA_ARGS__ };                                \
+		static const struct test tests[] = {__VA_ARGS__};                                  \
 		for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {                    \
 			if (argc == 2 && !strcmp(argv[1], tests[i].name)) {                        \
 				tests[i].run();                                                    \
