@@ -144,9 +144,13 @@ static void gil(void **state)
 		struct target t;
 		json_t *e = start_script(&t, pythons[i], SCRIPTS "frames.py", "gil");
 
-		sleep(1); /* until it holds the GIL inside C */
 		look_at(&t);
-		wg_python_collect(t.f, t.p, t.m, t.s);
+		/* It takes the GIL into C after some time. */
+		for (int tries = 0; tries < 100 && !t.p->python.gil_held; tries++) {
+			usleep(50000);
+			t.p->python = (struct wg_python){ 0 };
+			wg_python_collect(t.f, t.p, t.m, t.s);
+		}
 		assert_int_equal(compare_frames(&t, e), 6);
 		assert_true(t.p->python.gil_known);
 		assert_true(t.p->python.gil_held);
