@@ -2,9 +2,9 @@
 /*
  * comms.c - communicators, and the collectives this rank entered on each.
  *
- * A call gets its number when the rank enters it, before NCCL is asked, so a call that blocks in the
- * host has one. Collectives and send/recv are counted apart: all ranks enter the same collectives in
- * the same order, but each has its own neighbours.
+ * A call gets its number when the rank enters it, before NCCL is asked, so a call that blocks in
+ * the host has one. Collectives and send/recv are counted apart: all ranks enter the same
+ * collectives in the same order, but each has its own neighbours.
  */
 #include <sched.h>
 #include <stdatomic.h>
@@ -352,8 +352,10 @@ uint64_t wg_coll_enter(int32_t c, const struct wg_coll_args *a)
 	if (!e)
 		return 0;
 	number = __atomic_load_n(a->p2p ? &e->p2p_entered : &e->entered, __ATOMIC_RELAXED);
-	/* The entry before the count: who reads the count finds it. One thread at a time enters a
-	 * communicator, NCCL demands it; if two do, both write one entry and one number is used twice. */
+	/*
+	 * The entry before the count: who reads the count finds it. One thread at a time enters a
+	 * communicator, NCCL demands it; if two do, one number is used twice.
+	 */
 	x = coll_at(c, a->p2p, number);
 	if (x) {
 		__atomic_store_n(&x->sequence_plus_1, 0, __ATOMIC_RELAXED);

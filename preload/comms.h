@@ -2,9 +2,10 @@
 /*
  * comms.h - communicators and what was entered on them (internal: nccl.c, comms.c).
  *
- * A communicator is an index into COMMS, -1 unrecorded. All ranks of one communicator must arrive at
- * the same id and the same sequence numbers by themselves: ids are hashes of what NCCL itself passes
- * between them (the unique id), or of the parent's id and how many were split from it before.
+ * A communicator is an index into COMMS, -1 unrecorded. All ranks of one communicator must arrive
+ * at the same id and the same sequence numbers by themselves: ids are hashes of what NCCL itself
+ * passes between them (the unique id), or of the parent's id and how many were split from it
+ * before.
  */
 #ifndef WG_COMMS_H
 #define WG_COMMS_H

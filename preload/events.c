@@ -2,8 +2,9 @@
 /*
  * events.c - where each CUDA event was recorded last.
  *
- * The table in the file is for readers. Its pair (stream, item) could be read half-changed by another
- * thread of ours that makes a stream wait, so the same pair is kept in one private word an entry.
+ * The table in the file is for readers. Its pair (stream, item) could be read half-changed by
+ * another thread of ours that makes a stream wait, so the same pair is kept in one private word
+ * an entry.
  */
 #include <string.h>
 
@@ -127,7 +128,8 @@ void wg_event_synced_since(uint64_t event, uint64_t began_ticks)
 		return;
 	if (wg_slots[stream].ring != UINT32_MAX) {
 		/* The record's own item carries the stamp that belongs to exactly this record. */
-		struct wgrec_item *it = &wg_q.items[wg_slots[stream].ring + seq % WGREC_STREAM_ITEMS];
+		struct wgrec_item *it =
+			&wg_q.items[wg_slots[stream].ring + seq % WGREC_STREAM_ITEMS];
 
 		if (__atomic_load_n(&it->seq, __ATOMIC_ACQUIRE) != seq || it->at > began_ticks)
 			return;
@@ -194,7 +196,7 @@ void wg_events_start(void)
 
 	wg_q.events = wg_rec_section(WGREC_EVENTS, &capacity);
 	if (capacity > MAX_EVENTS)
-		capacity = 0; /* the reader hashes by the section's capacity: ours must be the same */
+		capacity = 0; /* readers hash by the section's capacity: ours must be the same */
 	/* Hashed: all of it may be touched. */
 	if (!capacity || (capacity & (capacity - 1)) || !wg_rec_use(WGREC_EVENTS, capacity))
 		wg_q.events = NULL;

@@ -2,17 +2,18 @@
 /*
  * nccl.c - wrappers of the NCCL API, one set a library.
  *
- * Two NCCLs can be loaded at once (PyTorch's own and one that was opened by path), and functions without
- * a communicator do not say which is meant. So each function exists once as an exported symbol, for
- * callers that the linker bound to us (the library is found from the communicator, else from the
- * caller), and WG_NCCL_LIBRARIES times as a door, handed out by dlsym for one library's function.
+ * Two NCCLs can be loaded at once (PyTorch's own and one that was opened by path), and functions
+ * without a communicator do not say which is meant. So each function exists once as an exported
+ * symbol, for callers that the linker bound to us (the library is found from the communicator,
+ * else from the caller), and WG_NCCL_LIBRARIES times as a door, handed out by dlsym for one
+ * library's function.
  *
- * Inside an NCCL call (wg_in_nccl) NCCL's own calls of its API pass unrecorded, and what it gives to
- * streams is marked as its own.
+ * Inside an NCCL call (wg_in_nccl) NCCL's own calls of its API pass unrecorded, and what it gives
+ * to streams is marked as its own.
  *
- * Between ncclGroupStart and ncclGroupEnd nothing is given to a stream: the calls are noted in this
- * thread's group and given when the outermost end has returned success; when it says "in progress" (a
- * non-blocking communicator), when ncclCommGetAsyncError says success.
+ * Between ncclGroupStart and ncclGroupEnd nothing is given to a stream: the calls are noted in
+ * this thread's group and given when the outermost end has returned success; when it says "in
+ * progress" (a non-blocking communicator), when ncclCommGetAsyncError says success.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -116,7 +117,7 @@ static struct library *library_at(uintptr_t base, const void *inside, const char
 			return l;
 		if (now || !atomic_compare_exchange_strong(&l->base, &none, 1)) {
 			if (now == 1 || none == 1)
-				return NULL; /* another thread fills it in: only this look-up is lost */
+				return NULL; /* being filled in: only this look-up is lost */
 			continue;
 		}
 		strncpy(l->path, path ? path : "", sizeof(l->path) - 1);
@@ -897,7 +898,7 @@ BODY(ncclCommGetAsyncError, void *comm, int *error)
 WRAP(ncclCommGetAsyncError, WGREC_CALL_COMM, WG_NOSTREAM, comm, (void *comm, int *error),
      (comm, error), V1(comm))
 
-/* ---- doors -------------------------------------------------------------------------------------- */
+/* ---- doors ------------------------------------------------------------------------- */
 
 static const struct {
 	void *exported, *doors[LIBRARIES];

@@ -10,8 +10,8 @@
 #define WG_NCCL_H
 
 /*
- * dlsym found `real` for `symbol`: what to hand out instead. `real` itself when the symbol is not in
- * nccl.def, when real is ours, or when more libraries are loaded than we keep apart (noted).
+ * dlsym found `real` for `symbol`: what to hand out instead. `real` itself when the symbol is not
+ * in nccl.def, when real is ours, or when more libraries are loaded than we keep apart (noted).
  */
 void *wg_nccl_door(const char *symbol, void *real);
 void wg_nccl_cuda_up(void); /* called by wg_streams_start(): perhaps from inside a creation */

@@ -2,10 +2,11 @@
 /*
  * positions.c - the GPU writes how far it has come into the recorder file.
  *
- * Each context has a page of POSITIONS of its own, pinned and mapped for that context alone: another
- * context's end cannot leave it dangling, which would be a fault on the device. A stream's word is
- * the one of its index in the page. What is written is the low half of the stream's count of items,
- * read before the write is issued: every item up to it is ahead of the write in the stream.
+ * Each context has a page of POSITIONS of its own, pinned and mapped for that context alone:
+ * another context's end cannot leave it dangling, which would be a fault on the device. A
+ * stream's word is the one of its index in the page. What is written is the low half of the
+ * stream's count of items, read before the write is issued: every item up to it is ahead of the
+ * write in the stream.
  *
  * A write must not change what the program's own work waits for. On streams that take part in
  * legacy default stream semantics it can: a write to the legacy stream waits for all blocking
@@ -14,9 +15,9 @@
  * seen, the other side was given work in between.
  *
  * Pinning may wait for work that runs (it did not on an H200 with driver 580: 0.24 ms beside a
- * spinning kernel), so a page is registered only while its context is idle: when the context first
- * becomes current. The thread's capture mode is relaxed meanwhile, or another
- * thread's capture would be broken by it.
+ * spinning kernel), so a page is registered only while its context is idle: when the context
+ * first becomes current. The thread's capture mode is relaxed meanwhile, or another thread's
+ * capture would be broken by it.
  */
 #include <string.h>
 #include <unistd.h>
@@ -35,9 +36,9 @@ struct context {
 	int32_t device;
 	uint32_t refusals;
 	uint32_t page;		/* number, NO_PAGE: more contexts than pages */
-	unsigned long long id;	/* tells a context from a later one at the same address; 0 unknown */
+	unsigned long long id;	/* tells it from a later one at the same address; 0 unknown */
 	uint64_t address;	/* the page as the device sees it */
-	_Atomic int32_t last;	/* stream that was given work last, of those with legacy semantics */
+	_Atomic int32_t last;	/* stream given work last, of those with legacy semantics */
 	_Atomic int32_t legacy; /* its legacy default stream, -1 not seen */
 };
 
@@ -104,7 +105,10 @@ static void fill_in(uint32_t k, uint64_t ctx)
 	atomic_store_explicit(&c->state, CTX_NEW, memory_order_release);
 }
 
-/* Callers may race: the handle is claimed by compare-and-swap; a duplicate would only waste a page. */
+/*
+ * Callers may race: the handle is claimed by compare-and-swap; a duplicate would only waste a
+ * page.
+ */
 int32_t wg_context_find(uint64_t ctx)
 {
 	uint32_t n = atomic_load_explicit(&ncontexts, memory_order_acquire);
@@ -224,8 +228,9 @@ static void register_page(uint32_t k)
 }
 
 /*
- * Context k was about to be reset, destroyed or released, and now a context with its handle is current.
- * Still the same one? Then its page still has its address. Otherwise its streams are gone.
+ * Context k was about to be reset, destroyed or released, and now a context with its handle is
+ * current. Still the same one? Then its page still has its address. Otherwise its streams are
+ * gone.
  */
 static void look_again(uint32_t k)
 {
@@ -305,7 +310,7 @@ int wg_capture_status(int32_t i)
 		return atomic_load(&wg_q.captures) ? -1 : 0;
 	rc = wg_rq.is_capturing(wg_slots[i].handle, &status);
 	if (rc)
-		return -1; /* the legacy stream while a blocking one is captured, or a broken context */
+		return -1; /* legacy while a blocking one is captured, or a broken context */
 	return status ? 1 : 0;
 }
 
@@ -317,7 +322,7 @@ static void refused(int32_t i, struct context *c, int rc)
 	if (rc >= WG_CUDA_CAPTURE_FIRST && rc <= WG_CUDA_CAPTURE_LAST)
 		return;
 	atomic_store(&wg_slots[i].stop, 1);
-	if (rc == 801 || rc == 1) { /* not supported, invalid value: so it will be on every stream */
+	if (rc == 801 || rc == 1) { /* not supported, invalid value: on every stream */
 		uint32_t state = CTX_READY;
 
 		atomic_compare_exchange_strong(&c->state, &state, CTX_REFUSED);
@@ -347,7 +352,8 @@ void wg_position_prepare(int32_t i)
 {
 	int32_t k = wg_slots[i].context;
 
-	wg_slots[i].word = wg_stream_at(i)->position = UINT32_MAX; /* published with the first write */
+	/* Published with the first write. */
+	wg_slots[i].word = wg_stream_at(i)->position = UINT32_MAX;
 	if (k >= 0 && contexts[k].page != NO_PAGE)
 		__atomic_store_n(&wg_q.positions[contexts[k].page * page_words +
 						 (uint32_t)i % page_words],
@@ -387,7 +393,8 @@ static void write_position(int32_t i, struct context *c)
 		     claimed < value &&
 		     !atomic_compare_exchange_weak(&wg_slots[i].claimed, &claimed, value);)
 			;
-		rc = wg_rq.write32(wg_slots[i].handle, c->address + 4ull * word, (uint32_t)value, 0);
+		rc = wg_rq.write32(wg_slots[i].handle, c->address + 4ull * word, (uint32_t)value,
+				   0);
 		if (rc) {
 			refused(i, c, rc);
 			return;
@@ -425,7 +432,10 @@ void wg_position_mark(int32_t i, bool push)
 	atomic_fetch_add_explicit(&slot->busy, 1, memory_order_seq_cst);
 	if (atomic_load_explicit(&slot->state, memory_order_seq_cst) != WG_SLOT_LIVE)
 		goto out;
-	/* The driver takes a write to a stream of another context, but a default stream has no name. */
+	/*
+	 * The driver takes a write to a stream of another context, but a default stream has no
+	 * name.
+	 */
 	if (slot->handle <= 2 && wg_current_ctx() != slot->ctx) {
 		if (!push || !wg_rq.ctx_push || !wg_rq.ctx_pop || wg_rq.ctx_push(slot->ctx))
 			goto out;
@@ -443,7 +453,10 @@ out:
 	atomic_fetch_sub_explicit(&slot->busy, 1, memory_order_seq_cst);
 }
 
-/* Programs that poll do so often; one that polls for long hangs, and then this comes early enough. */
+/*
+ * Programs that poll do so often; one that polls for long hangs, and then this comes early
+ * enough.
+ */
 void wg_position_poll(int32_t i)
 {
 	uint64_t now = wg_ticks(), at = wg_q.mark_ticks;
@@ -464,12 +477,15 @@ void wg_positions_start(void)
 	wg_q.npositions = wg_q.positions ? (uint32_t)capacity : 0;
 	page_bytes = (uint32_t)sysconf(_SC_PAGESIZE);
 	page_words = page_bytes / 4;
-	/* A page must lie within the section as a whole, or pinning would take its neighbours along. */
+	/*
+	 * A page must lie within the section as a whole, or pinning would take its neighbours
+	 * along.
+	 */
 	if ((uintptr_t)wg_q.positions % page_bytes || wg_q.npositions < page_words)
 		page_words = 0;
 	/*
-	 * Only the v2 call: the attribute CAN_USE_STREAM_MEM_OPS speaks of the first version (an H200
-	 * says 0 and takes v2 writes), which no driver of the last years lets a process use.
+	 * Only the v2 call: the attribute CAN_USE_STREAM_MEM_OPS speaks of the first version (an
+	 * H200 says 0 and takes v2 writes), which no driver of the last years lets a process use.
 	 */
 	*(void **)&wg_rq.write32 = wg_real_symbol("cuStreamWriteValue32_v2");
 	*(void **)&wg_rq.capture_mode = wg_real_symbol("cuThreadExchangeStreamCaptureMode");

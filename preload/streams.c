@@ -3,12 +3,12 @@
  * streams.c - which streams there are, and what each was given.
  *
  * Finding a stream: a real handle is unique in the process; the two default streams are found by
- * the current context (and the thread). One look into a thread-local memory, else an open-addressed
- * index. Adding one is rare and serialised by a short spin lock that covers no call to the driver
- * and that a forked child resets.
+ * the current context (and the thread). One look into a thread-local memory, else an open-
+ * addressed index. Adding one is rare and serialised by a short spin lock that covers no call to
+ * the driver and that a forked child resets.
  *
- * An entry is used again for another stream when its own is destroyed and drained; the count goes on
- * where it stood, so an event that was recorded in the former stream still means "done".
+ * An entry is used again for another stream when its own is destroyed and drained; the count goes
+ * on where it stood, so an event that was recorded in the former stream still means "done".
  */
 #include <errno.h>
 #include <sched.h>
@@ -220,7 +220,8 @@ static int32_t add_stream(uint64_t handle, uint64_t ctx, uint32_t tid, uint32_t 
 	atomic_store(&slot->claimed, st->enqueued);
 
 	__atomic_store_n(&st->valid, 0, __ATOMIC_RELEASE);
-	st->items_first = slot->ring; /* of the entry's former stream, or none: the first item takes one */
+	/* Of the entry's former stream, or none: then the first item takes one. */
+	st->items_first = slot->ring;
 	slot->no_ring = false;
 	st->device = device;
 	st->handle = handle;
@@ -453,7 +454,10 @@ void wg_stream_before_kernel(struct wg_streamref s, uint64_t f)
 		return;
 	if (wg_likely(wg_kernel_known(f, &name)))
 		return;
-	/* The last moment before a context has work: a primary one may be current before it lives. */
+	/*
+	 * The last moment before a context has work: a primary one may be current before it
+	 * lives.
+	 */
 	wg_streams_context_ready();
 	wg_stream_mark(s);
 }
@@ -580,8 +584,9 @@ void wg_stream_mark(struct wg_streamref s)
 }
 
 /*
- * A write costs the GPU a microsecond or two between the last kernel and the synchronisation's end. Where
- * only one item is open, the synchronisation itself says what a write would: that item is not done.
+ * A write costs the GPU a microsecond or two between the last kernel and the synchronisation's
+ * end. Where only one item is open, the synchronisation itself says what a write would: that item
+ * is not done.
  */
 void wg_stream_await(struct wg_streamref s)
 {
@@ -623,7 +628,8 @@ void wg_stream_mark_all(void)
 	for (int32_t i = 0; ctx && i < (int32_t)fresh; i++)
 		/* A per-thread default stream can be named by its own thread only. */
 		if (wg_slots[i].ctx == ctx &&
-		    atomic_load_explicit(&wg_slots[i].state, memory_order_relaxed) == WG_SLOT_LIVE &&
+		    atomic_load_explicit(&wg_slots[i].state, memory_order_relaxed) ==
+			    WG_SLOT_LIVE &&
 		    (wg_slots[i].handle != 2 || wg_slots[i].tid == wg_own_tid()))
 			wg_position_mark(i, false);
 }
@@ -795,7 +801,9 @@ int wg_streams_start(void)
 
 void wg_streams_fork_child(void)
 {
-	/* CUDA does not work in a forked child: forget everything, touch nothing of the parent's. */
+	/*
+	 * CUDA does not work in a forked child: forget everything, touch nothing of the parent's.
+	 */
 	memset(&wg_q, 0, sizeof(wg_q));
 	memset(wg_slots, 0, sizeof(wg_slots));
 	memset((void *)table, 0, sizeof(table));

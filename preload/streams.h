@@ -53,10 +53,13 @@ void wg_stream_before_kernel(struct wg_streamref s, uint64_t f);
  * launches). Nothing happens when it is covered already.
  */
 void wg_stream_mark(struct wg_streamref s);
-void wg_stream_await(struct wg_streamref s); /* the same before a synchronisation with this stream */
+void wg_stream_await(struct wg_streamref s); /* the same before a synchronisation with it */
 void wg_stream_poll(struct wg_streamref s);  /* after a query that said "not ready": now and then */
 void wg_stream_mark_all(void); /* before context and device synchronisations, synchronous copies */
-/* After a synchronisation or query that returned success: everything given before it began is done. */
+/*
+ * After a synchronisation or query that returned success: everything given before it began is
+ * done.
+ */
 void wg_stream_synced(struct wg_streamref s, uint64_t seq_before);
 uint64_t wg_stream_seq(struct wg_streamref s); /* seq now: pass it to wg_stream_synced() later */
 void wg_device_synced(int device, uint64_t began_ticks);
@@ -84,7 +87,7 @@ void wg_event_synced_since(uint64_t event, uint64_t began_ticks);
 void wg_event_destroyed(uint64_t event);
 void wg_stream_wait_event(struct wg_streamref s, uint64_t event);
 
-int wg_streams_start(void);	  /* after cuInit; positions are registered with the first context */
+int wg_streams_start(void);	  /* after cuInit; each context's page comes with the context */
 /*
  * A context may have become current on this thread: after a successful cuCtxCreate*,
  * cuCtxSetCurrent, cuCtxPushCurrent. A context that was not seen before gets its page of
@@ -95,7 +98,7 @@ void wg_streams_context_ready(void);
 /* BEFORE the real reset, destroy or release: the registered page becomes invalid; it is registered
  * again if the context turns out to live on. */
 void wg_streams_context_gone(int device);
-void wg_streams_functions_gone(void); /* after a module or library was unloaded: names are asked anew */
+void wg_streams_functions_gone(void); /* a module or library was unloaded: ask names anew */
 void wg_streams_tick(void);	  /* helper thread, about once a second: stamps seen/seen_at */
 void wg_streams_fork_child(void);
 
