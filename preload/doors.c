@@ -20,6 +20,7 @@
 
 void *wg_reals[WG_FN_COUNT];
 static void *driver[WG_FN_COUNT]; /* what libcuda itself exports */
+static uint32_t driver_known;	  /* ... has been looked up */
 static uint32_t interposed;	  /* somebody stands between us and libcuda */
 __thread void *wg_thunk_real WG_INITIAL_EXEC;
 volatile uint32_t wg_dlopens = 1;
@@ -104,6 +105,8 @@ static void *take(uint16_t fn, void *real)
 					__ATOMIC_ACQUIRE) || known == real)
 		return wrappers[fn];
 	if (!wg_is_loaded(known)) { /* its library was closed since */
+		if (!is_runtime(fn) && !wg_on())
+			__atomic_store_n(&driver_known, 0, __ATOMIC_RELEASE);
 		__atomic_store_n(&wg_reals[fn], real, __ATOMIC_RELEASE);
 		return wrappers[fn];
 	}
@@ -114,7 +117,6 @@ static void *take(uint16_t fn, void *real)
 
 void wg_resolve_driver(void)
 {
-	static uint32_t done;
 	static const char *const often_hooked[] = { "cuGetProcAddress_v2", "cuMemAlloc_v2",
 						    "cuMemGetInfo_v2", "cuLaunchKernel" };
 	struct wg_found found[8];
@@ -122,7 +124,7 @@ void wg_resolve_driver(void)
 	uint16_t end = 1;
 	int n;
 
-	if (__atomic_load_n(&done, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&driver_known, __ATOMIC_ACQUIRE))
 		return;
 	n = wg_find_exports("cuInit", found, 8);
 	for (int i = 0; i < n; i++) /* the one that is called so, else the last in order */
@@ -132,6 +134,7 @@ void wg_resolve_driver(void)
 		return;
 	while (end < WG_FN_NCCL_FIRST && !is_runtime(end))
 		end++;
+	memset(driver, 0, sizeof(driver));
 	wg_object_symbols(cuda->address, 1, end, driver);
 	for (unsigned int i = 0; i < sizeof(often_hooked) / sizeof(often_hooked[0]); i++) {
 		struct wg_found other[2];
@@ -141,12 +144,29 @@ void wg_resolve_driver(void)
 			interposed = 1;
 	}
 	for (uint16_t fn = 1; fn < end && !interposed; fn++) {
-		void *none = NULL;
+		void *known = wg_reals[fn];
 
-		__atomic_compare_exchange_n(&wg_reals[fn], &none, driver[fn], false, __ATOMIC_ACQ_REL,
-					    __ATOMIC_RELAXED);
+		if (!known || (known != driver[fn] && !wg_is_loaded(known)))
+			__atomic_store_n(&wg_reals[fn], driver[fn], __ATOMIC_RELEASE);
 	}
-	__atomic_store_n(&done, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&driver_known, 1, __ATOMIC_RELEASE);
+}
+
+/*
+ * Before cuInit() a runtime may have closed libcuda again, and it may lie elsewhere now; afterwards
+ * it must not go any more: our thread asks it, and what was registered with it is in use.
+ */
+void wg_pin_driver(void)
+{
+	struct wg_found found[8];
+	int n;
+
+	__atomic_store_n(&driver_known, 0, __ATOMIC_RELEASE);
+	wg_resolve_driver();
+	n = wg_find_exports("cuInit", found, 8);
+	for (int i = 0; i < n && wg_libc.dlopen; i++)
+		if (found[i].address == driver[WG_FN_cuInit])
+			wg_libc.dlopen(found[i].path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
 /*
@@ -244,8 +264,12 @@ void *wg_real_slow(uint16_t fn, const void *caller, const void *function)
 			wg_note("two CUDA runtimes are loaded, and some calls do not show which they mean");
 		}
 	}
-	if (real)
+	if (real && !wg_is_loaded(real))
+		__atomic_compare_exchange_n(&wg_reals[fn], &real, NULL, false, __ATOMIC_ACQ_REL,
+					    __ATOMIC_ACQUIRE);
+	else if (real)
 		goto out;
+	real = NULL;
 	n = wg_find_exports(wg_symbols[fn], found, 8);
 	if (n) {
 		void *none = NULL;

@@ -61,6 +61,7 @@ static inline void *wg_real_runtime(uint16_t fn, const void *caller, const void 
 
 /* Fill in every driver function that libcuda exports: once, when its first function is known. */
 void wg_resolve_driver(void);
+void wg_pin_driver(void); /* at cuInit's success */
 bool wg_is_ours(const void *p);	     /* inside this library */
 bool wg_is_before_us(const void *p); /* in an object that search comes to before us */
 void *wg_find_before(const char *symbol);

@@ -55,6 +55,7 @@ void wg_dump_fork_child(void)
 {
 	state = IDLE;
 	keeper_pid[0] = keeper_pid[1] = 0;
+	wg_scout_fork_child();
 }
 
 /* ---- what to execute ------------------------------------------------------------------ */
@@ -302,6 +303,7 @@ void wg_dump_request(void)
 	}
 	i = round_no++ & 1;
 	reap(i, true); /* the one before the last has left its loop long ago */
+	wg_scout();
 	t = wg_text(pid_text, sizeof(pid_text));
 	wg_putu(&t, (uint64_t)wg_sys_pid());
 	mask = wg_sys_mask(SIG_SETMASK, ~0ull); /* our handlers must not run in the keeper */

@@ -90,7 +90,7 @@ void wg_start(const struct wg_clock_sample *before)
 	forked = started_pid != 0;
 	started_pid = wg_sys_pid();
 	wg_settings_report();
-	wg_resolve_driver();
+	wg_pin_driver();
 	wg_thread_key();
 	if (!forked)
 		at_quick_exit(wg_ended); /* that way no destructor is run */

@@ -65,6 +65,10 @@ void wg_dump_request(void); /* starts the tool, or lets it run once more. Signal
 void wg_dump_reap(void);
 void wg_dump_fork_child(void);
 
+/* scout.c: our threads' blocked system calls into the record. Waits for at most some 100 ms. */
+void wg_scout(void);
+void wg_scout_fork_child(void);
+
 /* plain.c: what can be said without the tool. Signal-safe; writes to fd, and a file beside. */
 void wg_plain_report(int fd);
 void wg_say(int fd, const char *s, size_t n); /* with a deadline, and never SIGPIPE */

@@ -56,6 +56,7 @@ static const struct layout {
 	{ WGREC_ITEMS, sizeof(struct wgrec_item), 512 * WGREC_STREAM_ITEMS, 0 },
 	{ WGREC_COLLS, sizeof(struct wgrec_coll), 256 * (WGREC_COMM_COLLS + WGREC_COMM_P2P), 0 },
 	{ WGREC_PEERS, sizeof(struct wgrec_peer), 65536, 0 },
+	{ WGREC_TASKS, sizeof(struct wgrec_task), THREADS, 0 },
 };
 #define SECTIONS (sizeof(layouts) / sizeof(layouts[0]))
 _Static_assert(SECTIONS <= WGREC_MAX_SECTIONS, "header.sections");

@@ -49,6 +49,7 @@ enum wgrec_kind {
 	WGREC_ITEMS,	  /* struct wgrec_item rings; stream.items_first indexes into it */
 	WGREC_COLLS,	  /* struct wgrec_coll rings; comm.colls_first indexes into it */
 	WGREC_PEERS,	  /* struct wgrec_peer; comm.peers_first indexes into it */
+	WGREC_TASKS,	  /* struct wgrec_task: blocked system calls, as this process may read them */
 };
 
 struct wgrec_section {
@@ -339,6 +340,20 @@ struct wgrec_peer { /* who the other ranks are, when they are found on this host
 	char host[64];
 };
 
+/*
+ * /proc/TID/syscall may only be read by who may ptrace the thread, which Yama denies to everybody but
+ * ancestors (the usual setting), or by the process itself. So it reads its own threads once for each
+ * dump that its signal asks for. As long as the thread's /proc/TID/schedstat still shows `slices` it
+ * has not run since, and the text still holds.
+ */
+struct wgrec_task {
+	uint32_t tid;	    /* as the process itself sees it; 0 unused */
+	uint32_t pad;
+	uint64_t at;	    /* ticks; entries of one dump are within milliseconds of each other */
+	uint64_t slices;    /* third number of /proc/TID/schedstat, read just before; 0 unknown */
+	char syscall[168];  /* the line of /proc/TID/syscall; "" could not be read */
+};
+
 /* ---- notes ------------------------------------------------------------------------ */
 
 struct wgrec_note {
@@ -351,5 +366,6 @@ _Static_assert(sizeof(struct wgrec_section) == 32, "section");
 _Static_assert(sizeof(struct wgrec_call) == 80, "call");
 _Static_assert(sizeof(struct wgrec_item) == 48, "item");
 _Static_assert(sizeof(struct wgrec_name) == 128, "name");
+_Static_assert(sizeof(struct wgrec_task) == 192, "task");
 
 #endif

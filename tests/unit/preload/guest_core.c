@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -194,6 +195,25 @@ static void proc_address(void)
 	CHECK(dladdr(p, &a) && !strstr(a.dli_fname, "libwaitgraph"));
 	/* Itself, through itself. */
 	CHECK(!proc("cuGetProcAddress", &p, 12000, 0, NULL) && p == (void *)proc);
+}
+
+static void reopened(void)
+{
+	void *p, *was;
+
+	load();
+	CHECK(!proc("cuStreamQuery", &p, 12000, 0, NULL));
+	was = (void *)init;
+	CHECK(!dlclose(cuda));
+	/* Something else lies there now. */
+	CHECK(mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+	start();
+	CHECK((void *)init == was); /* the wrapper is the same, what is behind it is not */
+	CHECK(!query((void *)1) && !mem_info(NULL, NULL));
+	CHECK(!dlclose(cuda));
+	CHECK(!query((void *)1) && !mem_info(NULL, NULL));
+	usleep(1300000); /* our thread has looked round */
+	CHECK(!query((void *)1));
 }
 
 static void transparent(void)
@@ -751,7 +771,7 @@ int main(int argc, char **argv)
 		void (*f)(void);
 	} verbs[] = {
 		{ "no-cuda", no_cuda }, { "next", next }, { "proc-address", proc_address },
-		{ "transparent", transparent }, { "left", left }, { "nested", nested },
+		{ "transparent", transparent }, { "reopened", reopened }, { "left", left }, { "nested", nested },
 		{ "cancelled", cancelled }, { "threads", threads }, { "forked", forked },
 		{ "mask-of-mine", mask_of_mine }, { "undisturbed", undisturbed },
 		{ "undisturbed-main", undisturbed_main }, { "waits", waits }, { "waits-up", waits_up },

@@ -632,6 +632,60 @@ static void a_dump_before_cuda(void **state)
 	the_reader_gets_what_it_needs("idle-not-up");
 }
 
+/* What Yama would deny the reader: the process has looked for it. */
+static void own_threads_blocked_calls_are_told(void **state)
+{
+	const struct wgrec_task *task = NULL;
+	struct recfile r;
+	struct guest g;
+	char expected[16];
+
+	(void)state;
+	prepare(&g);
+	start(&g, "blocked");
+	wait_in(&g);
+	usleep(50000);
+	assert_true(rec_open(&r, g.pid));
+	assert_int_equal(rec_used(&r, WGREC_TASKS), 0);
+	kill(g.pid, SIGURG);
+	SOON(count_in(&g, "log", "run") == 1);
+	snprintf(expected, sizeof(expected), "%d 0x", SYS_pause);
+	assert_true(rec_used(&r, WGREC_TASKS) >= 2); /* main and our own */
+	for (uint64_t i = 0; i < rec_used(&r, WGREC_TASKS); i++) {
+		const struct wgrec_task *at = rec_at(&r, WGREC_TASKS, i);
+
+		assert_true(at->tid && at->at && at->slices);
+		if ((int)at->tid == g.pid)
+			task = at;
+	}
+	assert_non_null(task);
+	assert_memory_equal(task->syscall, expected, strlen(expected));
+	assert_null(strchr(task->syscall, '\n'));
+	/* It is gone when the reader comes. */
+	{
+		char path[64];
+		int n = 0;
+		struct dirent *e;
+		DIR *d;
+
+		snprintf(path, sizeof(path), "/proc/%d/task", g.pid);
+		d = opendir(path);
+		while ((e = readdir(d)))
+			n += e->d_name[0] != '.';
+		closedir(d);
+		assert_int_equal(n, 2);
+	}
+	rec_close(&r);
+	clean(&g);
+}
+
+/* libcuda closed before and after cuInit(): nothing of ours points into the void. */
+static void a_driver_that_is_closed(void **state)
+{
+	(void)state;
+	simple("reopened");
+}
+
 static void a_dump_after_cuda(void **state)
 {
 	(void)state;
@@ -1045,6 +1099,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(no_call_sees_eintr),
 		cmocka_unit_test(nor_a_main_thread_that_did_not_start_cuda),
 		cmocka_unit_test(a_dump_before_cuda),
+		cmocka_unit_test(own_threads_blocked_calls_are_told),
+		cmocka_unit_test(a_driver_that_is_closed),
 		cmocka_unit_test(a_dump_after_cuda),
 		cmocka_unit_test(a_dump_while_it_is_out_of_descriptors),
 		cmocka_unit_test(wait_never_sees_our_children),
