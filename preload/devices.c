@@ -467,7 +467,8 @@ bool wg_mem_sample(int device, uint64_t *free_bytes, uint64_t *total)
 
 /*
  * A pool gives memory back at a synchronisation, without a call that we see. POOL entries are
- * few; what they hold is asked for again with each look at the headroom.
+ * few; what they hold is asked for again with each look at the headroom. Never by the helper
+ * thread: a pool's lock may be held by a thread that hangs in the driver.
  */
 #define DV_POOLS 8
 static struct dv_pool {
@@ -913,33 +914,40 @@ void wg_trace_wait(const struct wg_site *s, uint64_t began_ticks, uint64_t ended
 	values[4] = ended_ticks - began_ticks;
 	values[5] = wg_site_of(s, WG_MEM_KINDS, s->device);
 	wg_trace_event(WGTR_E_WAIT, values, 6);
+	/* A training loop allocates nothing for hours, but it waits: others may take the card. */
+	if (wg_trace_device(s->device))
+		maybe_sample(s->device, wg_trace_device(s->device), ended_ticks);
 }
+
+/* The last few communicators' string ids. */
+static struct {
+	struct wg_lock lock;
+	struct {
+		char id[40];
+		uint32_t string;
+	} known[16];
+	uint32_t next;
+} dv_comms;
 
 void wg_trace_collective(const char *comm_id, int rank, uint64_t sequence, uint16_t fn,
 			 uint64_t count, int type)
 {
-	/* The last few communicators' string ids; a lost race only writes a name twice. */
-	static struct {
-		char id[40];
-		uint32_t string;
-	} known[16];
-	static struct wg_lock lock;
-	static uint32_t next;
 	uint32_t string = 0;
 	uint64_t values[6];
 
 	if (!dv_on || !comm_id)
 		return;
-	if (wg_lock_take(&lock)) {
+	if (wg_lock_take(&dv_comms.lock)) {
 		for (int i = 0; i < 16 && !string; i++)
-			if (known[i].string && !strncmp(known[i].id, comm_id, 39))
-				string = known[i].string;
+			if (dv_comms.known[i].string &&
+			    !strncmp(dv_comms.known[i].id, comm_id, 39))
+				string = dv_comms.known[i].string;
 		if (!string) {
 			string = wg_trace_string(comm_id);
-			strncpy(known[next % 16].id, comm_id, 39);
-			known[next++ % 16].string = string;
+			strncpy(dv_comms.known[dv_comms.next % 16].id, comm_id, 39);
+			dv_comms.known[dv_comms.next++ % 16].string = string;
 		}
-		wg_lock_drop(&lock);
+		wg_lock_drop(&dv_comms.lock);
 	}
 	wg_trace_name(fn);
 	values[0] = string;
@@ -1013,8 +1021,6 @@ void wg_mem_tick(void)
 		if (!d->valid)
 			continue;
 		look_at_peak(i, d);
-		if (get(&d->pool_reserved))
-			refresh_pools(i);
 		d->own = own_of(i, d);
 		if (wg_mem_rec_device(i))
 			wg_mem_rec_device(i)->own = d->own;
@@ -1052,6 +1058,7 @@ void wg_mem_fork_child(void)
 	memset(dv_shards, 0, sizeof(dv_shards));
 	memset(dv_devices, 0, sizeof(dv_devices));
 	memset(dv_pools, 0, sizeof(dv_pools));
+	memset(&dv_comms, 0, sizeof(dv_comms));
 	wg_callsite_fork_child();
 	wg_failure_fork_child();
 	wg_python_fork_child();

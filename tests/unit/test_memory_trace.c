@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/mount.h>
@@ -557,6 +558,59 @@ static void test_fork(void **state)
 	wgm_close_all(all, n);
 }
 
+/* ---- growth ------------------------------------------------------------------------------ */
+
+static __attribute__((noinline)) void leaker(uint64_t ptr, uint64_t bytes)
+{
+	guest_alloc(0, WG_MEM_DEVICE, ptr, bytes);
+	__asm__ volatile("# leaker" ::: "memory");
+}
+
+static __attribute__((noinline)) void cache(uint64_t ptr, uint64_t bytes)
+{
+	guest_alloc(0, WG_MEM_DEVICE, ptr, bytes);
+	__asm__ volatile("# cache" ::: "memory");
+}
+
+static void grows(void)
+{
+	for (int i = 0; i < 200; i++) {
+		if (i < 40) /* loads, then stands */
+			keeper(BASE + (1ull << 40) + (uint64_t)i * 8 * MIB, 8 * MIB);
+		if (i % 2) /* one more for good, every 10 ms */
+			leaker(BASE + (1ull << 41) + (uint64_t)i * 4 * MIB, 2 * MIB);
+		for (uint64_t k = 0; k < 20; k++) /* comes and goes */
+			passer(BASE + k * 8 * MIB, 8 * MIB);
+		/* Bounded: up to 30, then the oldest goes for each new one. */
+		cache(BASE + (1ull << 42) + (uint64_t)(i % 40) * 4 * MIB, 4 * MIB);
+		if (i >= 30)
+			guest_free(0, WG_MEM_DEVICE,
+				   BASE + (1ull << 42) + (uint64_t)((i - 30) % 40) * 4 * MIB);
+		usleep(2500);
+		for (uint64_t k = 0; k < 20; k++)
+			guest_free(0, WG_MEM_DEVICE, BASE + k * 8 * MIB);
+		usleep(2500);
+	}
+	wg_mem_exit();
+}
+
+static void test_growth(void **state)
+{
+	struct wgm_analysis *a;
+	const struct wgm_device *d;
+
+	(void)state;
+	assert_int_equal(as_process(grows, 64 * MIB), 0);
+	a = analyse(trace_path());
+	d = &a->devices[0];
+	assert_int_equal(d->growing.n, 1);
+	assert_non_null(strstr(d->growing.v[0].site->text, "leaker"));
+	assert_int_equal(d->growing.v[0].live_at_end, 200 * MIB);
+	/* 200 MiB over the whole time, whatever that was on a busy machine. */
+	assert_true(fabs(d->growing.v[0].bytes_per_s * a->duration_s / (200.0 * MIB) - 1) < 0.3);
+	wgm_trace_close(a->t);
+}
+
 /* ---- no room --------------------------------------------------------------------------------------------- */
 
 static void limited(void)
@@ -674,6 +728,7 @@ static void test_living(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_growth, new_dir, drop_dir),
 		cmocka_unit_test_setup_teardown(test_file_limit, new_dir, drop_dir),
 		cmocka_unit_test_setup_teardown(test_full_disk, new_dir, drop_dir),
 		cmocka_unit_test_setup_teardown(test_closed_descriptor, new_dir, drop_dir),

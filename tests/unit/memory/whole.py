@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program on the simulated GPU under the recorder; what `waitgraph mem` then says, against what
 the device itself told the program. Ends normally, is killed, and as two processes at once."""
+import csv
 import json
 import os
+import pickle
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -79,7 +82,7 @@ if sys.argv[1] == "kill":
 def start(how, directory, session):
     env = dict(os.environ, LD_PRELOAD=sys.argv[2], LD_LIBRARY_PATH=sys.argv[3], RANK="3",
                WAITGRAPH_DIR=directory, SIMGPU_SESSION=session, SIMGPU_MEMORY="4G")
-    return subprocess.Popen([sys.executable, "-c", GUEST, how], env=env, text=True,
+    return subprocess.Popen([sys.executable, "-X", "wg=<<script>", "-c", GUEST, how], env=env, text=True,
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
@@ -120,19 +123,115 @@ def check(trace, told, killed):
     assert device["growing"] == []
 
 
+def export(form, trace, directory, *more):
+    path = os.path.join(directory, "out." + form)
+    done = subprocess.run([sys.argv[1], "export", "--format", form, "-o", path, *more, trace],
+                          text=True, capture_output=True)
+    assert done.returncode == 0, (form, done.stderr)
+    # A second time it is there already, and stays.
+    again = subprocess.run([sys.argv[1], "export", "--format", form, "-o", path, trace],
+                           text=True, capture_output=True)
+    assert again.returncode == 64 and "already" in again.stderr, again
+    return path
+
+
+def varints(data):
+    """Fields of a protobuf message: (number, value or bytes)."""
+    at = 0
+
+    def number():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+    while at < len(data):
+        tag = number()
+        if tag & 7 == 0:
+            yield tag >> 3, number()
+        else:
+            assert tag & 7 == 2, tag
+            length = number()
+            yield tag >> 3, data[at:at + length]
+            at += length
+    assert at == len(data)
+
+
+def check_exports(trace, doc, directory):
+    device = doc["devices"][0]
+    peak = device["peak_own"]
+    with open(export("folded", trace, directory)) as f:
+        assert sum(int(line.rsplit(" ", 1)[1]) for line in f) == peak
+    with open(export("csv", trace, directory), newline="") as f:
+        rows = list(csv.DictReader(f))
+    assert max(int(r["own"]) for r in rows if r["own"]) == peak
+    assert sum(r["event"] == "alloc" and r["kind"] in ("device", "physical") for r in rows) == \
+        device["allocations"]
+    assert sum(r["event"] == "failed" for r in rows) == 2
+    with open(export("memory-viz", trace, directory), "rb") as f:
+        snapshot = pickle.load(f)
+    assert sum(s["total_size"] for s in snapshot["segments"]) == device["live_at_end"]
+    level, most, addresses = 0, 0, set()
+    for event in snapshot["device_traces"][0]:
+        assert all(isinstance(x["name"], str) and isinstance(x["filename"], str)
+                   for x in event["frames"])
+        if event["action"] == "alloc":
+            assert event["addr"] not in addresses
+            addresses.add(event["addr"])
+            level += event["size"]
+        elif event["action"] == "free_completed":
+            addresses.remove(event["addr"])
+            level -= event["size"]
+        most = max(most, level)
+    assert most == peak and level == device["live_at_end"]
+    assert addresses == {s["address"] for s in snapshot["segments"]}
+    base = sqlite3.connect(export("sqlite", trace, directory))
+    assert base.execute("SELECT peak_own, allocations FROM device").fetchall() == \
+        [(peak, device["allocations"])]
+    assert base.execute("SELECT count(*) FROM failure WHERE recovered = 0").fetchone()[0] >= 1
+    assert base.execute("SELECT sum(live_at_peak) FROM site WHERE kind <> 'managed'"
+                        ).fetchone()[0] >= peak
+    base.close()
+    with open(export("openmetrics", trace, directory)) as f:
+        text = f.read()
+    assert text.endswith("# EOF\n") and '_peak_bytes{' in text and " %d\n" % peak in text
+    with open(export("perfetto", trace, directory), "rb") as f:
+        packets = [dict(varints(p)) for n, p in varints(f.read()) if n == 1]
+    events = [dict(varints(p[11])) for p in packets if 11 in p]
+    counters = [e[30] for e in events if e[9] == 4]
+    assert peak in counters
+    assert sum(1 for e in events if e.get(22) == b"failure") == 2
+    tracks = {dict(varints(p[60]))[1] for p in packets if 60 in p}
+    assert {e[11] for e in events} <= tracks
+    page = os.path.join(directory, "report.html")
+    done = subprocess.run([sys.argv[1], "report", "-o", page, trace], text=True,
+                          capture_output=True)
+    assert done.returncode == 0, done.stderr
+    with open(page) as f:
+        text = f.read()
+    assert "http://" not in text and "https://" not in text and len(text) < 4 << 20
+    assert "load_batch" in text and "default-src 'none'" in text
+    assert "<<script>" not in text and "&lt;&lt;script" in text  # the command line says that
+
+
 def main():
     session = "memory-whole-%d" % os.getpid()
     for how in ("end", "kill"):
         with tempfile.TemporaryDirectory() as directory:
             process = start(how, directory, session)
             told = json.loads(process.communicate(timeout=60)[0])
-            assert process.returncode == (-signal.SIGKILL if how == "kill" else 0)
+            assert process.returncode == (-signal.SIGKILL if how == "kill" else 0), process.returncode
             assert os.stat(directory).st_mode & 0o777 == 0o700
             name, = os.listdir(directory) if how == "end" else \
                 [n for n in os.listdir(directory) if n.endswith(".trace")]
             assert os.stat(os.path.join(directory, name)).st_mode & 0o777 == 0o600
             traces, text = mem(directory)
             check(traces[0], told, how == "kill")
+            check_exports(os.path.join(directory, name), traces[0], directory)
             assert "FAILED" in text and ("killed" in text) is (how == "kill")
     with tempfile.TemporaryDirectory() as directory:
         first = start("wait", directory, session)
@@ -140,6 +239,14 @@ def main():
         second = start("end", directory, session)
         b = json.loads(second.communicate(timeout=60)[0])
         first.communicate(timeout=60)
+        done = subprocess.run([sys.argv[1], "diff", "--json", *sorted(
+            os.path.join(directory, n) for n in os.listdir(directory))], text=True,
+            capture_output=True)
+        assert done.returncode == 0, done.stderr
+        difference = json.loads(done.stdout)["devices"][0]
+        assert difference["own_at_end"]["change"] == 0
+        assert difference["peak_own"]["change"] == \
+            (b["created"] - a["created"]) * 20 * MIB * (1 if a["pid"] < b["pid"] else -1)
         traces, _ = mem(directory)
         by_pid = {t["pid"]: t for t in traces}
         other = by_pid[b["pid"]]["devices"][0]["other_processes"]
