@@ -11,10 +11,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *in, size_t n);
 
-#define MAX_SEEDS 256
-#define MAX_INPUT (1u << 20)
+#define MOST_SEEDS 256
+#define LARGEST (1u << 20)
 
-static struct { uint8_t *data; size_t n; } seeds[MAX_SEEDS];
+static struct { uint8_t *data; size_t n; } seeds[MOST_SEEDS];
 static size_t nseeds;
 static uint64_t state = 88172645463325252ull;
 
@@ -42,9 +42,9 @@ static void load(const char *dir)
 
 		snprintf(path, sizeof(path), "%s/%s", dir, list[i]->d_name);
 		f = list[i]->d_name[0] == '.' ? NULL : fopen(path, "rb");
-		if (f && nseeds < MAX_SEEDS) {
-			seeds[nseeds].data = malloc(MAX_INPUT);
-			seeds[nseeds].n = fread(seeds[nseeds].data, 1, MAX_INPUT, f);
+		if (f && nseeds < MOST_SEEDS) {
+			seeds[nseeds].data = malloc(LARGEST);
+			seeds[nseeds].n = fread(seeds[nseeds].data, 1, LARGEST, f);
 			nseeds++;
 		}
 		if (f)
@@ -86,7 +86,7 @@ static size_t mutate(uint8_t *out)
 			const char *w = words[rnd() % (sizeof(words) / sizeof(words[0]))];
 
 			k = strlen(w);
-			if (n + k <= MAX_INPUT) {
+			if (n + k <= LARGEST) {
 				memmove(out + at + k, out + at, n - at);
 				memcpy(out + at, w, k);
 				n += k;
@@ -124,7 +124,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "no seeds in %s\n", argv[2]);
 		return 66;
 	}
-	in = malloc(MAX_INPUT + 64);
+	in = malloc(LARGEST + 64);
 	for (size_t i = 0; i < nseeds; i++)
 		LLVMFuzzerTestOneInput(seeds[i].data, seeds[i].n);
 	for (long i = 0; i < runs; i++) {
