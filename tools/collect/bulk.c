@@ -15,7 +15,6 @@
 
 #include "sources.h"
 
-#define MAX_FDS 8
 #define ALIGN 8u
 #define MIN_CAP (1u << 20)
 
@@ -37,7 +36,7 @@ struct wg_bulk {
 	_Atomic size_t used;   /* complete records: written by the job, read by the collector */
 	const char *last;
 	void *arg;
-	int fds[MAX_FDS];
+	int *fds;
 	int nfds;
 	bool left;	       /* the thread may still run */
 	_Atomic int state;     /* RUNNING, then DONE or ABANDONED: the later of the two frees */
@@ -87,10 +86,14 @@ void *wg_bulk_arg(struct wg_bulk *b)
 
 int wg_bulk_own_fd(struct wg_bulk *b, int fd)
 {
-	int copy;
+	int *more, copy;
 
-	if (b->nfds == MAX_FDS || fd < 0)
+	if (fd < 0)
 		return -1;
+	more = realloc(b->fds, (size_t)(b->nfds + 1) * sizeof(*more));
+	if (!more)
+		return -1;
+	b->fds = more;
 	copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (copy >= 0)
 		b->fds[b->nfds++] = copy;
@@ -101,6 +104,7 @@ static void release(struct wg_bulk *b)
 {
 	for (int i = 0; i < b->nfds; i++)
 		close(b->fds[i]);
+	free(b->fds);
 	munmap(b->base, b->cap);
 	free(b->arg);
 	free(b);

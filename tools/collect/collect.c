@@ -30,8 +30,16 @@
 #define RECENT_S 1.0   /* what ran within it gets a second look */
 #define MIN_LOOK_S 0.12
 #define MAX_RANKS 256
+#define BATCH 64	 /* processes that are read in one job */
+#define MAX_WANTED 65536
 #define LONGEST_POLL_S 1.0 /* an asked thread that sleeps that long between looks is waited for */
 #define CLOCK_LOOK_S 0.015 /* what running threads need to leave some samples */
+
+struct wanted { /* somebody at the other end, not looked at yet */
+	struct wg_process *from;
+	int32_t pid, fd;
+	bool full;
+};
 
 struct run {
 	struct wg_facts *f;
@@ -42,6 +50,7 @@ struct run {
 	double start, sampled; /* CLOCK_MONOTONIC */
 	WG_VEC(struct wg_process *) queue; /* full ones, in the order found */
 	size_t next;			   /* first of the queue that is not collected */
+	WG_VEC(struct wanted) wanted;
 	bool too_many;
 };
 static struct run *current; /* for the callbacks of sources; one collection at a time */
@@ -66,44 +75,97 @@ static void enqueue(struct run *r, struct wg_process *p)
 	*wg_push(r->f->arena, &r->queue) = p;
 }
 
+/* Remembered only: who turns up is then read in one job. */
 static void want(struct wg_facts *f, struct wg_process *from, int32_t pid, int32_t fd, bool full)
 {
 	struct run *r = current;
-	struct wg_process *p;
-	struct wg_pproc *k;
+	const struct wanted *last = r->wanted.n ? &r->wanted.v[r->wanted.n - 1] : NULL;
+	struct wanted *w;
 
-	if (pid <= 0 || pid == getpid())
+	if (pid <= 0 || pid == getpid() || r->wanted.n >= MAX_WANTED)
 		return;
-	p = wg_find_process(f, pid);
-	if (!p) {
-		int rc;
+	if (last && last->pid == pid && last->fd == fd && last->full == full)
+		return;
+	w = wg_push(f->arena, &r->wanted);
+	w->from = from;
+	w->pid = pid;
+	w->fd = fd;
+	w->full = full;
+}
 
+/* The processes that nobody has asked for before, as stubs. */
+static void add_new(struct run *r)
+{
+	struct wg_facts *f = r->f;
+	size_t base = f->procs.n, n;
+	struct wg_process **fresh;
+	int *rcs;
+
+	for (size_t i = 0; i < r->wanted.n; i++) {
+		const struct wanted *w = &r->wanted.v[i];
+		struct wg_process *p;
+
+		if (wg_find_process(f, w->pid))
+			continue;
 		if (f->procs.n >= WG_MAX_PROCS) {
 			r->too_many = true;
-			return;
+			break;
 		}
 		p = wg_add_process(f);
-		p->pid = pid;
+		p->pid = w->pid;
 		p->stub = true;
-		rc = wg_procfs_process(f, p);
-		if (rc) {
-			forget_last(f, p);
-			if (rc != -ESRCH)
-				wg_add_missing(f, from, wg_fmt(f->arena, "process %d", pid),
-					       strerror(-rc), "run as root");
-			return;
-		}
-		wg_pproc(f, p)->depth = wg_pproc(f, from)->depth + 1;
+		wg_pproc(f, p)->depth = wg_pproc(f, w->from)->depth + 1;
+		wg_pproc(f, p)->wanted_by = w->from;
 	}
-	k = p->collect;
-	if (!k)
-		return;
-	if (k->got_stat && (k->stat.flags & WG_PF_KTHREAD))
-		full = false;
-	if (full && p->stub)
-		enqueue(r, p);
-	if (fd >= 0 && p->stub)
-		wg_files_add_end(f, p, fd);
+	n = f->procs.n - base;
+	fresh = calloc(n + 1, sizeof(*fresh));
+	rcs = calloc(n + 1, sizeof(*rcs));
+	if (fresh && rcs && n) {
+		memcpy(fresh, f->procs.v + base, n * sizeof(*fresh));
+		wg_procfs_processes(f, fresh, n, rcs);
+		f->procs.n = base; /* only those that are still there */
+		for (size_t i = 0; i < n; i++) {
+			struct wg_pproc *k = fresh[i]->collect;
+
+			if (!rcs[i]) {
+				*wg_push(f->arena, &f->procs) = fresh[i];
+				continue;
+			}
+			if (k->dirfd >= 0)
+				close(k->dirfd);
+			fresh[i]->collect = NULL;
+			if (rcs[i] != -ESRCH)
+				wg_add_missing(f, k->wanted_by, wg_fmt(f->arena, "process %d", fresh[i]->pid),
+					       strerror(-rcs[i]), "run as root");
+		}
+	}
+	free(fresh);
+	free(rcs);
+}
+
+static void resolve_wanted(struct run *r)
+{
+	struct wg_facts *f = r->f;
+
+	add_new(r);
+	for (size_t i = 0; i < r->wanted.n; i++) {
+		const struct wanted *w = &r->wanted.v[i];
+		struct wg_process *p = wg_find_process(f, w->pid);
+		struct wg_pproc *k = p ? p->collect : NULL;
+
+		if (!k)
+			continue;
+		if (w->full && p->stub && !(k->got_stat && (k->stat.flags & WG_PF_KTHREAD)))
+			enqueue(r, p);
+	}
+	for (size_t i = 0; i < r->wanted.n; i++) {
+		const struct wanted *w = &r->wanted.v[i];
+		struct wg_process *p = w->fd >= 0 ? wg_find_process(f, w->pid) : NULL;
+
+		if (p && p->stub && p->collect)
+			wg_files_add_end(f, p, w->fd);
+	}
+	r->wanted.n = 0;
 }
 
 static void take_children(struct wg_facts *f, struct wg_process *p)
@@ -285,22 +347,36 @@ static void follow_ranks(struct run *r, struct wg_process *p)
 		}
 }
 
-/* Until nothing new turns up. */
+/* Until nothing new turns up: a generation at a time. */
 static void closure(struct run *r)
 {
 	struct wg_facts *f = r->f;
 
-	for (; r->next < r->queue.n; r->next++) {
-		struct wg_process *p = r->queue.v[r->next];
+	while (r->next < r->queue.n) {
+		size_t from = r->next, n = r->queue.n - from, todo = 0;
+		struct wg_process *all[BATCH], *fresh[BATCH];
+		struct wg_bulk *b;
 
-		if (!wg_pproc(f, p)->full && p->alive)
-			collect_full(r, p);
-		if (!r->o->follow || !p->alive || p->stub)
+		if (n > BATCH)
+			n = BATCH;
+		memcpy(all, r->queue.v + from, n * sizeof(all[0]));
+		r->next = from + n;
+		for (size_t i = 0; i < n; i++)
+			if (!wg_pproc(f, all[i])->full && all[i]->alive)
+				fresh[todo++] = all[i];
+		b = wg_prefetch(f, fresh, todo, false);
+		for (size_t i = 0; i < todo; i++)
+			collect_full(r, fresh[i]);
+		wg_prefetch_free(f, b, fresh, todo);
+		if (!r->o->follow || wg_pctx_left(wg_pctx(f), 1.0) < 0.3)
 			continue;
-		if (wg_pctx_left(wg_pctx(f), 1.0) < 0.3)
-			continue;
-		wg_endpoints(f, p, want);
-		follow_ranks(r, p);
+		for (size_t i = 0; i < n; i++) {
+			if (!all[i]->alive || all[i]->stub)
+				continue;
+			wg_endpoints(f, all[i], want);
+			follow_ranks(r, all[i]);
+		}
+		resolve_wanted(r);
 	}
 }
 
@@ -431,19 +507,29 @@ static void second_sample(struct run *r, double since)
 	double gap = wg_mono() - since;
 
 	wg_sockets_again(f);
-	for (size_t i = 0; i < r->queue.n; i++) {
-		struct wg_process *p = r->queue.v[i];
-		struct wg_pproc *k = wg_pproc(f, p);
+	wg_pctx(f)->round++;
+	for (size_t i = 0; i < r->queue.n;) {
+		struct wg_process *all[BATCH];
+		struct wg_bulk *b;
+		size_t n = 0;
 
-		if (p->stub || !p->alive || !k->full)
-			continue;
-		wg_procfs_again(f, p, k->mem, gap);
-		if (!p->alive)
-			continue;
-		wg_files_again(f, p, gap);
-		wg_limits_again(f, p);
-		if (k->rec)
-			wg_rec_again(f, p, k->rec, gap);
+		for (; i < r->queue.n && n < BATCH; i++)
+			if (!r->queue.v[i]->stub && r->queue.v[i]->alive &&
+			    wg_pproc(f, r->queue.v[i])->full)
+				all[n++] = r->queue.v[i];
+		b = wg_prefetch(f, all, n, true);
+		for (size_t j = 0; j < n; j++) {
+			struct wg_pproc *k = wg_pproc(f, all[j]);
+
+			wg_procfs_again(f, all[j], k->mem, gap);
+			if (!all[j]->alive)
+				continue;
+			wg_files_again(f, all[j], gap);
+			wg_limits_again(f, all[j]);
+			if (k->rec)
+				wg_rec_again(f, all[j], k->rec, gap);
+		}
+		wg_prefetch_free(f, b, all, n);
 	}
 	f->interval_s = gap;
 }

@@ -141,14 +141,16 @@ const struct wg_mount *wg_mount_by_path(const struct wg_mounts *m, const char *p
 /* ---- the table of descriptors ------------------------------------------------------ */
 
 struct files_arg {
-	int dirfd, fddir, infodir;
-	int32_t only; /* one descriptor; -1 all */
+	int dirfd;
+};
+struct fd_reader {
+	int fddir, infodir;
 	int count;
 };
 
 static void read_fd(struct wg_bulk *b, int fd, void *arg)
 {
-	struct files_arg *a = arg;
+	struct fd_reader *a = arg;
 	char name[16];
 
 	if (a->count++ >= WG_MAX_FILES)
@@ -158,25 +160,51 @@ static void read_fd(struct wg_bulk *b, int fd, void *arg)
 		wg_bulk_file(b, a->infodir, name, R_INFO, fd, 1 << 20);
 }
 
-static void read_files(struct wg_bulk *b)
+void wg_files_read(struct wg_bulk *b, int dirfd)
 {
-	struct files_arg *a = wg_bulk_arg(b);
-	int rc = 0;
+	struct fd_reader a = { .count = 0 };
+	int rc;
 
-	a->fddir = openat(a->dirfd, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (a->fddir < 0) {
+	a.fddir = openat(dirfd, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (a.fddir < 0) {
 		wg_bulk_put(b, R_COUNT, 0, -errno, NULL, 0);
 		return;
 	}
-	a->infodir = openat(a->dirfd, "fdinfo", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (a->only >= 0)
-		read_fd(b, a->only, a);
-	else
-		rc = wg_bulk_numbers(b, a->dirfd, "fd", -1, read_fd, a);
-	wg_bulk_put(b, R_COUNT, a->count, rc < 0 ? rc : 0, NULL, 0);
-	close(a->fddir);
-	if (a->infodir >= 0)
-		close(a->infodir);
+	a.infodir = openat(dirfd, "fdinfo", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	rc = wg_bulk_numbers(b, dirfd, "fd", -1, read_fd, &a);
+	wg_bulk_put(b, R_COUNT, a.count, rc < 0 ? rc : 0, NULL, 0);
+	close(a.fddir);
+	if (a.infodir >= 0)
+		close(a.infodir);
+}
+
+static void read_files(struct wg_bulk *b)
+{
+	wg_files_read(b, ((struct files_arg *)wg_bulk_arg(b))->dirfd);
+}
+
+/* The records of p's descriptors: prefetched with the threads, or from a job of their own. */
+static struct wg_bulk *files_of(struct wg_facts *f, struct wg_process *p, struct wg_part *part,
+				int *rc)
+{
+	struct wg_pctx *c = wg_pctx(f);
+	struct wg_pproc *k = wg_pproc(f, p);
+	struct wg_bulk *b;
+
+	*part = k->files_part;
+	k->files_part.b = NULL;
+	*rc = 0;
+	if (part->b)
+		return part->b;
+	b = wg_bulk_new(64 << 20, sizeof(struct files_arg));
+	if (!b)
+		return NULL;
+	((struct files_arg *)wg_bulk_arg(b))->dirfd = wg_bulk_own_fd(b, k->dirfd);
+	*rc = wg_bulk_run(b, wg_pctx_left(c, FILES_DEADLINE_S), read_files);
+	part->b = b;
+	part->from = 0;
+	part->to = SIZE_MAX;
+	return b;
 }
 
 static enum wg_file_kind kind_of_link(const char *s)
@@ -411,7 +439,23 @@ static bool is_hung(struct wg_facts *f, struct wg_process *p, const struct wg_fi
 	return false;
 }
 
-/* Stat p's files from index `from` on; `again` only those that can have grown. */
+static bool stat_one(struct wg_file *x, int fddir, bool again)
+{
+	struct statx st;
+	char name[16];
+
+	snprintf(name, sizeof(name), "%d", x->fd);
+	if (statx(fddir, name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_BASIC_STATS, &st))
+		return false;
+	take_stat(x, &st, again);
+	return true;
+}
+
+/*
+ * Stat p's files from index `from` on; `again` only those that can have grown. What lies on
+ * a local file system is in memory and answers at once (there is no path to walk); the rest
+ * is asked on a thread that can be left behind.
+ */
 static void stat_files(struct wg_facts *f, struct wg_process *p, size_t from, bool again)
 {
 	struct wg_pctx *c = wg_pctx(f);
@@ -419,34 +463,35 @@ static void stat_files(struct wg_facts *f, struct wg_process *p, size_t from, bo
 	bool *done = calloc(p->files.n + 1, sizeof(*done));
 	int fddir = openat(k->dirfd, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
+	for (size_t i = from; done && fddir >= 0 && i < p->files.n; i++) {
+		struct wg_file *x = &p->files.v[i];
+
+		done[i] = !wants_stat(x) || (again && !(x->kind == WG_FILE_REG && wg_has_int(x->flags) &&
+							(x->flags & O_ACCMODE) != O_RDONLY));
+		if (done[i] || x->remote_fs || (!x->fs_type && x->kind != WG_FILE_PIPE)) /* unknown */
+			continue;
+		stat_one(x, fddir, again);
+		done[i] = true;
+	}
 	for (int hung = 0; done && fddir >= 0 && hung < MAX_HUNG; hung++) {
-		struct wg_bulk *b = wg_bulk_new(16 << 20, sizeof(struct stat_arg) +
-						p->files.n * sizeof(int32_t));
+		struct wg_bulk *b;
 		int32_t asking = -1;
 		struct stat_arg *a;
-		size_t cursor = 0;
+		size_t cursor = 0, n = 0;
 		struct wg_raw r;
 		int rc;
 
+		for (size_t i = from; i < p->files.n; i++)
+			n += !done[i] && !is_hung(f, p, &p->files.v[i]);
+		if (!n)
+			break;
+		b = wg_bulk_new(16 << 20, sizeof(*a) + n * sizeof(a->fd[0]));
 		if (!b)
 			break;
 		a = wg_bulk_arg(b);
-		for (int pass = 0; pass < 2; pass++) /* local ones first */
-			for (size_t i = from; i < p->files.n; i++) {
-				const struct wg_file *x = &p->files.v[i];
-
-				if (done[i] || x->remote_fs != (pass == 1) || !wants_stat(x) ||
-				    (x->remote_fs && is_hung(f, p, x)))
-					continue;
-				if (again && !(x->kind == WG_FILE_REG && wg_has_int(x->flags) &&
-					       (x->flags & O_ACCMODE) != O_RDONLY))
-					continue;
-				a->fd[a->n++] = x->fd;
-			}
-		if (!a->n) {
-			wg_bulk_free(b);
-			break;
-		}
+		for (size_t i = from; i < p->files.n; i++)
+			if (!done[i] && !is_hung(f, p, &p->files.v[i]))
+				a->fd[a->n++] = p->files.v[i].fd;
 		a->fddir = wg_bulk_own_fd(b, fddir);
 		rc = wg_bulk_run(b, wg_pctx_left(c, STAT_DEADLINE_S), read_stats);
 		while (wg_bulk_next(b, &cursor, &r)) {
@@ -473,18 +518,15 @@ static void stat_files(struct wg_facts *f, struct wg_process *p, size_t from, bo
 			struct wg_file *x = wg_find_file(p, asking);
 
 			mark_hung(f, p, x);
-			if (x) {
+			if (x)
 				done[x - p->files.v] = true;
-				/* Not asked, but what else would a program read and write there? */
-				if (x->kind == WG_FILE_OTHER && wg_has_int(x->flags))
-					x->kind = x->flags & O_DIRECTORY ? WG_FILE_DIR : WG_FILE_REG;
-			}
 		}
 	}
-	for (size_t i = from; done && i < p->files.n; i++) {
+	for (size_t i = from; i < p->files.n; i++) {
 		struct wg_file *x = &p->files.v[i];
 
-		if (!done[i] && x->kind == WG_FILE_OTHER && x->remote_fs && wg_has_int(x->flags))
+		/* Not told: but what else would a program read and write on a file server? */
+		if (x->kind == WG_FILE_OTHER && x->remote_fs && wg_has_int(x->flags))
 			x->kind = x->flags & O_DIRECTORY ? WG_FILE_DIR : WG_FILE_REG;
 		/* A descriptor that was only written: its position is what went through it. */
 		if (x->kind == WG_FILE_REG && wg_has_int(x->flags) && wg_has_int(x->pos) &&
@@ -716,27 +758,23 @@ void wg_files_pipes(struct wg_facts *f)
 
 /* ---- entry points ---------------------------------------------------------------------------- */
 
-static int collect(struct wg_facts *f, struct wg_process *p, int32_t only)
+static int collect(struct wg_facts *f, struct wg_process *p)
 {
-	struct wg_pctx *c = wg_pctx(f);
 	struct wg_pproc *k = wg_pproc(f, p);
-	size_t cursor = 0, from = p->files.n;
+	bool ours = !k->files_part.b;
 	struct wg_file *x = NULL;
-	struct files_arg *a;
+	struct wg_part part;
 	struct wg_bulk *b;
 	struct wg_raw r;
+	size_t cursor;
 	int rc, err = 0;
 
 	if (k->dirfd < 0)
 		return -ESRCH;
-	b = wg_bulk_new(64 << 20, sizeof(*a));
+	b = files_of(f, p, &part, &rc);
 	if (!b)
 		return -ENOMEM;
-	a = wg_bulk_arg(b);
-	a->dirfd = wg_bulk_own_fd(b, k->dirfd);
-	a->only = only;
-	rc = wg_bulk_run(b, wg_pctx_left(c, FILES_DEADLINE_S), read_files);
-	while (wg_bulk_next(b, &cursor, &r)) {
+	for (cursor = part.from; cursor < part.to && wg_bulk_next(b, &cursor, &r);) {
 		switch (r.kind) {
 		case R_LINK:
 			x = NULL;
@@ -752,12 +790,13 @@ static int collect(struct wg_facts *f, struct wg_process *p, int32_t only)
 			break;
 		case R_COUNT:
 			err = r.err;
-			if (!err && only < 0)
+			if (!err)
 				p->nofile_used = r.id;
 			break;
 		}
 	}
-	wg_bulk_free(b);
+	if (ours)
+		wg_bulk_free(b);
 	if (rc == -ETIMEDOUT)
 		wg_add_missing(f, p, "descriptors", "/proc/PID/fd did not answer in time", NULL);
 	else if (err == -EACCES || err == -EPERM)
@@ -766,7 +805,7 @@ static int collect(struct wg_facts *f, struct wg_process *p, int32_t only)
 	if (wg_has_int(p->nofile_used) && p->nofile_used > WG_MAX_FILES)
 		wg_add_missing(f, p, "descriptors beyond the first 4096", "the limit of one collection",
 			       NULL);
-	stat_files(f, p, from, false);
+	stat_files(f, p, 0, false);
 	return 0;
 }
 
@@ -776,7 +815,7 @@ int wg_files_collect(struct wg_facts *f, struct wg_process *p)
 	int rc;
 
 	p->files.n = 0;
-	rc = collect(f, p, -1);
+	rc = collect(f, p);
 	k->files_done = true;
 	for (size_t i = 0; i < p->files.n; i++) {
 		const char *s = p->files.v[i].path;
@@ -789,14 +828,38 @@ int wg_files_collect(struct wg_facts *f, struct wg_process *p)
 	return rc;
 }
 
+/*
+ * One descriptor of a process that is merely the other end of something: a link and its
+ * fdinfo, which for a pipe, a socket or a terminal wait for nobody.
+ */
 struct wg_file *wg_files_add_end(struct wg_facts *f, struct wg_process *p, int32_t fd)
 {
+	struct wg_pproc *k = wg_pproc(f, p);
 	struct wg_file *x = wg_find_file(p, fd);
+	char name[32], text[4096];
+	ssize_t n;
+	int in;
 
-	if (x || wg_pproc(f, p)->files_done)
+	if (x || k->files_done || k->dirfd < 0)
 		return x;
-	if (collect(f, p, fd))
+	snprintf(name, sizeof(name), "fd/%d", fd);
+	n = readlinkat(k->dirfd, name, text, sizeof(text) - 1);
+	if (n <= 0)
 		return NULL;
+	text[n] = 0;
+	x = wg_add_file(f, p);
+	x->fd = fd;
+	take_link(f, x, text, (size_t)n);
+	snprintf(name, sizeof(name), "fdinfo/%d", fd);
+	in = x->kind == WG_FILE_EPOLL ? -1 : openat(k->dirfd, name, O_RDONLY | O_CLOEXEC);
+	n = in >= 0 ? read(in, text, sizeof(text) - 1) : -1;
+	if (in >= 0)
+		close(in);
+	if (n > 0) {
+		text[n] = 0;
+		take_info(f, p, x, text);
+	}
+	stat_files(f, p, p->files.n - 1, false);
 	wg_sockets_fill(f, p);
 	return wg_find_file(p, fd);
 }
@@ -820,11 +883,11 @@ const char *wg_file_link(struct wg_facts *f, struct wg_process *p, int64_t fd)
 /* The second sample: positions, growth, and descriptors that came since. */
 int wg_files_again(struct wg_facts *f, struct wg_process *p, double gap_s)
 {
-	struct wg_pctx *c = wg_pctx(f);
 	struct wg_pproc *k = wg_pproc(f, p);
-	size_t cursor = 0, old = p->files.n;
+	bool ours = !k->files_part.b;
+	size_t cursor, old = p->files.n;
 	struct wg_file *x = NULL;
-	struct files_arg *a;
+	struct wg_part part;
 	struct wg_bulk *b;
 	struct wg_raw r;
 	int rc;
@@ -833,14 +896,10 @@ int wg_files_again(struct wg_facts *f, struct wg_process *p, double gap_s)
 	if (k->dirfd < 0 || !p->alive || !k->files_done)
 		return 0;
 	stat_files(f, p, 0, true);
-	b = wg_bulk_new(64 << 20, sizeof(*a));
+	b = files_of(f, p, &part, &rc);
 	if (!b)
 		return -ENOMEM;
-	a = wg_bulk_arg(b);
-	a->dirfd = wg_bulk_own_fd(b, k->dirfd);
-	a->only = -1;
-	rc = wg_bulk_run(b, wg_pctx_left(c, FILES_DEADLINE_S), read_files);
-	while (wg_bulk_next(b, &cursor, &r)) {
+	for (cursor = part.from; cursor < part.to && wg_bulk_next(b, &cursor, &r);) {
 		if (r.kind == R_COUNT && !r.err) {
 			p->nofile_used = r.id;
 		} else if (r.kind == R_LINK && !r.err) {
@@ -867,7 +926,8 @@ int wg_files_again(struct wg_facts *f, struct wg_process *p, double gap_s)
 				x->dev = dev;
 		}
 	}
-	wg_bulk_free(b);
+	if (ours)
+		wg_bulk_free(b);
 	if (rc != -ETIMEDOUT && old < p->files.n)
 		stat_files(f, p, old, false);
 	wg_sockets_fill(f, p);

@@ -270,6 +270,18 @@ static void read_cgroup(struct wg_facts *f, struct wg_process *p, struct wg_cgro
 
 	if (!k->cgroup_text)
 		return;
+	/* Processes of one group share the answer. */
+	for (size_t i = 0; i < f->procs.n; i++) {
+		const struct wg_pproc *o = f->procs.v[i]->collect;
+
+		if (f->procs.v[i] != p && o && o->cgroup_round == c->round + 1 &&
+		    !strcmp(o->cgroup_text, k->cgroup_text)) {
+			*g = f->procs.v[i]->cgroup;
+			k->cgroup_round = o->cgroup_round;
+			return;
+		}
+	}
+	k->cgroup_round = c->round + 1;
 	b = wg_bulk_new(4 << 20, sizeof(*a));
 	if (!b)
 		return;

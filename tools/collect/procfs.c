@@ -36,7 +36,8 @@
 
 enum { R_STAT = 1, R_STATUS, R_IO, R_CGROUP, R_LIMITS, R_EXE, R_NS_PID, R_NS_NET, R_NS_MNT,
        R_NS_TIME, R_CMDLINE, R_ENVIRON, R_TASK, R_T_STAT, R_T_STATUS, R_T_SYSCALL, R_T_WCHAN,
-       R_T_STACK, R_T_SCHED, R_T_SCHEDSTAT, R_T_SAME };
+       R_T_STACK, R_T_SCHED, R_T_SCHEDSTAT, R_T_SAME, R_BEGIN, R_PART_THREADS, R_PART_FILES,
+       R_PART_END };
 
 /* ---- the context ------------------------------------------------------------- */
 
@@ -287,26 +288,44 @@ double wg_cpu_clock_offset(struct wg_pctx *c, int cpu)
 /* ---- one process ------------------------------------------------------------------- */
 
 struct process_arg {
-	int dirfd;
+	size_t n;
+	int dirfd[]; /* -1: that one is not asked */
 };
 
-static void read_process(struct wg_bulk *b)
+static void read_processes(struct wg_bulk *b)
 {
 	struct process_arg *a = wg_bulk_arg(b);
 
-	wg_bulk_file(b, a->dirfd, "stat", R_STAT, 0, 4096);
-	wg_bulk_file(b, a->dirfd, "status", R_STATUS, 0, 8192);
-	wg_bulk_link(b, a->dirfd, "exe", R_EXE, 0);
-	wg_bulk_link(b, a->dirfd, "ns/pid", R_NS_PID, 0);
-	wg_bulk_link(b, a->dirfd, "ns/net", R_NS_NET, 0);
-	wg_bulk_link(b, a->dirfd, "ns/mnt", R_NS_MNT, 0);
-	wg_bulk_link(b, a->dirfd, "ns/time", R_NS_TIME, 0);
-	wg_bulk_file(b, a->dirfd, "io", R_IO, 0, 4096);
-	wg_bulk_file(b, a->dirfd, "cgroup", R_CGROUP, 0, 64 * 1024);
-	wg_bulk_file(b, a->dirfd, "limits", R_LIMITS, 0, 8192);
-	/* These two take the target's memory lock, and so can wait for ever: last. */
-	wg_bulk_file(b, a->dirfd, "cmdline", R_CMDLINE, 0, 128 * 1024);
-	wg_bulk_file(b, a->dirfd, "environ", R_ENVIRON, 0, 1024 * 1024);
+	for (size_t i = 0; i < a->n; i++) {
+		int d = a->dirfd[i], id = (int)i;
+
+		if (d < 0)
+			continue;
+		wg_bulk_file(b, d, "stat", R_STAT, id, 4096);
+		wg_bulk_file(b, d, "status", R_STATUS, id, 8192);
+		wg_bulk_link(b, d, "exe", R_EXE, id);
+		wg_bulk_link(b, d, "ns/pid", R_NS_PID, id);
+		wg_bulk_link(b, d, "ns/net", R_NS_NET, id);
+		wg_bulk_link(b, d, "ns/mnt", R_NS_MNT, id);
+		wg_bulk_link(b, d, "ns/time", R_NS_TIME, id);
+		wg_bulk_file(b, d, "io", R_IO, id, 4096);
+		wg_bulk_file(b, d, "cgroup", R_CGROUP, id, 64 * 1024);
+		wg_bulk_file(b, d, "limits", R_LIMITS, id, 8192);
+	}
+}
+
+/* These two take the target's memory lock, and so can wait for ever: last. */
+static void read_memory_files(struct wg_bulk *b)
+{
+	struct process_arg *a = wg_bulk_arg(b);
+
+	for (size_t i = 0; i < a->n; i++) {
+		if (a->dirfd[i] < 0)
+			continue;
+		wg_bulk_put(b, R_BEGIN, (int)i, 0, NULL, 0);
+		wg_bulk_file(b, a->dirfd[i], "cmdline", R_CMDLINE, (int)i, 128 * 1024);
+		wg_bulk_file(b, a->dirfd[i], "environ", R_ENVIRON, (int)i, 1024 * 1024);
+	}
 }
 
 /* Names worth keeping: what the job told CUDA, NCCL, the frameworks and their thread pools. */
@@ -474,99 +493,89 @@ static int open_process(struct wg_facts *f, struct wg_process *p, struct wg_ppro
 	return -errno;
 }
 
-int wg_procfs_process(struct wg_facts *f, struct wg_process *p)
+struct arrived { /* of one process in a job */
+	struct wg_pt_stat stat;
+	bool got_stat, got_cmdline, got_environ;
+	double at;
+};
+
+static void take_process_record(struct wg_facts *f, struct wg_process *p, struct arrived *v,
+				struct wg_raw *r)
+{
+	struct wg_pproc *k = wg_pproc(f, p);
+	struct wg_pt_status st;
+
+	switch (r->kind) {
+	case R_STAT:
+		v->got_stat = !r->err && wg_pt_stat(r->text, &v->stat);
+		v->at = r->at;
+		break;
+	case R_STATUS:
+		if (!r->err && wg_pt_status(r->text, &st))
+			take_status(p, k, &st);
+		break;
+	case R_EXE:
+		if (!r->err)
+			p->exe = wg_strn(f->arena, r->text, r->len);
+		break;
+	case R_NS_PID:
+		p->pidns = r->err ? 0 : wg_link_ino(r->text, "pid:[");
+		k->denied = r->err == -EACCES || r->err == -EPERM;
+		break;
+	case R_NS_NET:
+		k->netns = r->err ? 0 : wg_link_ino(r->text, "net:[");
+		break;
+	case R_NS_MNT:
+		k->mntns = r->err ? 0 : wg_link_ino(r->text, "mnt:[");
+		break;
+	case R_NS_TIME:
+		k->timens = r->err ? 0 : wg_link_ino(r->text, "time:[");
+		break;
+	case R_IO:
+		if (!r->err && wg_pt_io(r->text, &k->io)) {
+			p->rchar = k->io.rchar;
+			p->wchar = k->io.wchar;
+		} else {
+			k->io.rchar = WG_NO_INT;
+		}
+		break;
+	case R_CGROUP:
+		k->cgroup_text = r->err ? NULL : wg_alloc(f->arena, r->len + 1);
+		if (k->cgroup_text)
+			memcpy((char *)k->cgroup_text, r->text, r->len);
+		break;
+	case R_LIMITS:
+		k->limits_text = r->err ? NULL : wg_alloc(f->arena, r->len + 1);
+		if (k->limits_text)
+			memcpy((char *)k->limits_text, r->text, r->len);
+		break;
+	case R_CMDLINE:
+		v->got_cmdline = true;
+		if (!r->err)
+			take_cmdline(f, p, r->text, r->len);
+		break;
+	case R_ENVIRON:
+		v->got_environ = true;
+		if (!r->err)
+			take_environ(f, p, r->text, r->len);
+		else if (r->err != -ESRCH)
+			why_denied(f, p, "environment", r->err);
+		break;
+	}
+}
+
+static int finish_process(struct wg_facts *f, struct wg_process *p, struct arrived *v)
 {
 	struct wg_pctx *c = wg_pctx(f);
 	struct wg_pproc *k = wg_pproc(f, p);
-	struct process_arg *a;
-	struct wg_bulk *b;
-	struct wg_pt_stat stat;
-	bool got_stat = false, got_cmdline = false, got_environ = false;
-	double stat_at = 0;
-	size_t cursor = 0;
-	struct wg_raw r;
-	int rc;
 
-	rc = open_process(f, p, k);
-	if (rc)
-		return rc;
-	b = wg_bulk_new(4 << 20, sizeof(*a));
-	if (!b)
-		return -ENOMEM;
-	a = wg_bulk_arg(b);
-	a->dirfd = wg_bulk_own_fd(b, k->dirfd);
-	rc = wg_bulk_run(b, wg_pctx_left(c, PROC_DEADLINE_S), read_process);
-	while (wg_bulk_next(b, &cursor, &r)) {
-		switch (r.kind) {
-		case R_STAT:
-			got_stat = !r.err && wg_pt_stat(r.text, &stat);
-			stat_at = r.at;
-			break;
-		case R_STATUS: {
-			struct wg_pt_status st;
-
-			if (!r.err && wg_pt_status(r.text, &st))
-				take_status(p, k, &st);
-			break;
-		}
-		case R_EXE:
-			if (!r.err)
-				p->exe = wg_strn(f->arena, r.text, r.len);
-			break;
-		case R_NS_PID:
-			p->pidns = r.err ? 0 : wg_link_ino(r.text, "pid:[");
-			k->denied = r.err == -EACCES || r.err == -EPERM;
-			break;
-		case R_NS_NET:
-			k->netns = r.err ? 0 : wg_link_ino(r.text, "net:[");
-			break;
-		case R_NS_MNT:
-			k->mntns = r.err ? 0 : wg_link_ino(r.text, "mnt:[");
-			break;
-		case R_NS_TIME:
-			k->timens = r.err ? 0 : wg_link_ino(r.text, "time:[");
-			break;
-		case R_IO:
-			if (!r.err && wg_pt_io(r.text, &k->io)) {
-				p->rchar = k->io.rchar;
-				p->wchar = k->io.wchar;
-			} else {
-				k->io.rchar = WG_NO_INT;
-			}
-			break;
-		case R_CGROUP:
-			k->cgroup_text = r.err ? NULL : wg_alloc(f->arena, r.len + 1);
-			if (k->cgroup_text)
-				memcpy((char *)k->cgroup_text, r.text, r.len);
-			break;
-		case R_LIMITS:
-			k->limits_text = r.err ? NULL : wg_alloc(f->arena, r.len + 1);
-			if (k->limits_text)
-				memcpy((char *)k->limits_text, r.text, r.len);
-			break;
-		case R_CMDLINE:
-			got_cmdline = true;
-			if (!r.err)
-				take_cmdline(f, p, r.text, r.len);
-			break;
-		case R_ENVIRON:
-			got_environ = true;
-			if (!r.err)
-				take_environ(f, p, r.text, r.len);
-			else if (r.err != -ESRCH)
-				why_denied(f, p, "environment", r.err);
-			break;
-		}
-	}
-	if (got_stat)
-		take_stat(f, p, k, &stat, stat_at);
-	if (!got_cmdline)
+	if (!v->got_stat)
+		return -ESRCH;
+	take_stat(f, p, k, &v->stat, v->at);
+	if (!v->got_cmdline)
 		why_denied(f, p, "command line", -ETIMEDOUT);
-	if (!got_environ)
+	if (!v->got_environ)
 		why_denied(f, p, "environment", -ETIMEDOUT);
-	wg_bulk_free(b);
-	if (!got_stat)
-		return rc == -ETIMEDOUT ? -ETIMEDOUT : -ESRCH;
 	p->host = f->host;
 	p->boot = f->boot;
 	if (!p->ns_pid && p->pidns && p->pidns == c->pidns)
@@ -579,6 +588,74 @@ int wg_procfs_process(struct wg_facts *f, struct wg_process *p)
 	return 0;
 }
 
+/* One pass of a job over those that `todo` still has. */
+static int run_processes(struct wg_facts *f, struct wg_process *const *ps, size_t n, bool *todo,
+			 struct arrived *v, void (*fn)(struct wg_bulk *b))
+{
+	struct wg_pctx *c = wg_pctx(f);
+	struct process_arg *a;
+	struct wg_bulk *b;
+	size_t cursor = 0;
+	struct wg_raw r;
+	int rc, last = -1;
+
+	b = wg_bulk_new((4 << 20) + n * (64 << 10), sizeof(*a) + n * sizeof(int));
+	if (!b)
+		return -ENOMEM;
+	a = wg_bulk_arg(b);
+	a->n = n;
+	for (size_t i = 0; i < n; i++)
+		a->dirfd[i] = todo[i] ? wg_bulk_own_fd(b, wg_pproc(f, ps[i])->dirfd) : -1;
+	rc = wg_bulk_run(b, wg_pctx_left(c, PROC_DEADLINE_S), fn);
+	while (wg_bulk_next(b, &cursor, &r)) {
+		last = r.id;
+		take_process_record(f, ps[r.id], &v[r.id], &r);
+	}
+	wg_bulk_free(b);
+	/* Up to the one that did not answer everything is there. */
+	for (int i = 0; i < (int)n && (rc != -ETIMEDOUT || i <= last); i++)
+		todo[i] = false;
+	return rc;
+}
+
+int wg_procfs_processes(struct wg_facts *f, struct wg_process *const *ps, size_t n, int *rcs)
+{
+	struct arrived *v = calloc(n + 1, sizeof(*v));
+	bool *todo = calloc(n + 1, sizeof(*todo));
+	int rc = 0;
+
+	if (!v || !todo) {
+		rc = -ENOMEM;
+		goto out;
+	}
+	for (int pass = 0; pass < 2; pass++) {
+		for (size_t i = 0; i < n; i++) {
+			if (!pass)
+				rcs[i] = open_process(f, ps[i], wg_pproc(f, ps[i]));
+			todo[i] = pass ? !rcs[i] && v[i].got_stat : !rcs[i];
+		}
+		for (int tries = 0; tries < 3; tries++)
+			if (run_processes(f, ps, n, todo, v, pass ? read_memory_files :
+					  read_processes) != -ETIMEDOUT)
+				break;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (!rcs[i])
+			rcs[i] = finish_process(f, ps[i], &v[i]);
+out:
+	free(v);
+	free(todo);
+	return rc;
+}
+
+int wg_procfs_process(struct wg_facts *f, struct wg_process *p)
+{
+	int rc, one = 0;
+
+	rc = wg_procfs_processes(f, &p, 1, &one);
+	return rc ? rc : one;
+}
+
 /* ---- its threads ----------------------------------------------------------------------- */
 
 struct old_task { /* what the reading thread needs to know of the sample before */
@@ -586,17 +663,21 @@ struct old_task { /* what the reading thread needs to know of the sample before 
 	bool asleep;
 	uint64_t slices;
 };
-struct threads_arg {
+struct threads_item { /* one process in a job */
 	int dirfd, taskfd;
-	bool stacks, again, looks_only;
+	bool stacks, again, files;
 	struct old_task *old;
 	size_t nold;
 	/* Found out on the way. */
 	bool stack_denied;
 	int count;
 };
+struct threads_arg {
+	size_t n;
+	struct threads_item item[]; /* and behind them the old tasks of all */
+};
 
-static const struct old_task *find_old(const struct threads_arg *a, int32_t tid)
+static const struct old_task *find_old(const struct threads_item *a, int32_t tid)
 {
 	size_t lo = 0, hi = a->nold;
 
@@ -627,7 +708,7 @@ static void name_of(char *buf, int tid, const char *file)
 
 static void read_thread(struct wg_bulk *b, int tid, void *arg)
 {
-	struct threads_arg *a = arg;
+	struct threads_item *a = arg;
 	const struct old_task *old = a->again ? find_old(a, tid) : NULL;
 	char name[40], state = '?';
 	const char *close;
@@ -674,10 +755,8 @@ static void read_thread(struct wg_bulk *b, int tid, void *arg)
 	wg_bulk_file(b, a->taskfd, name, R_T_WCHAN, tid, 256);
 }
 
-static void read_threads(struct wg_bulk *b)
+static void read_threads_of(struct wg_bulk *b, struct threads_item *a)
 {
-	struct threads_arg *a = wg_bulk_arg(b);
-
 	if (a->again)
 		wg_bulk_file(b, a->dirfd, "io", R_IO, 0, 4096);
 	a->taskfd = openat(a->dirfd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -689,6 +768,20 @@ static void read_threads(struct wg_bulk *b)
 	close(a->taskfd);
 	if (a->again) /* after the threads: their CPU time has been brought up to date */
 		wg_bulk_file(b, a->dirfd, "stat", R_STAT, 0, 4096);
+}
+
+static void read_threads(struct wg_bulk *b)
+{
+	struct threads_arg *a = wg_bulk_arg(b);
+
+	for (size_t i = 0; i < a->n; i++) {
+		wg_bulk_put(b, R_PART_THREADS, (int)i, 0, NULL, 0);
+		read_threads_of(b, &a->item[i]);
+		wg_bulk_put(b, R_PART_FILES, (int)i, 0, NULL, 0);
+		if (a->item[i].files)
+			wg_files_read(b, a->item[i].dirfd);
+		wg_bulk_put(b, R_PART_END, (int)i, 0, NULL, 0);
+	}
 }
 
 static int by_tid(const void *x, const void *y)
@@ -871,44 +964,123 @@ static bool is_32bit(const struct wg_pproc *k)
 #endif
 }
 
-static struct wg_bulk *threads_job(struct wg_facts *f, struct wg_process *p, bool again, int *rc)
+static struct wg_bulk *threads_job(struct wg_facts *f, struct wg_process *const *ps, size_t n,
+				   bool again, bool files, int *rc)
 {
 	struct wg_pctx *c = wg_pctx(f);
-	struct wg_pproc *k = wg_pproc(f, p);
-	size_t room = (size_t)(k->stat.nthreads > 0 && k->stat.nthreads < WG_MAX_THREADS ?
-			       k->stat.nthreads + 64 : WG_MAX_THREADS) * 12288 + (1 << 20);
+	size_t room = 1 << 20, nold = 0;
 	struct threads_arg *a;
+	struct old_task *old;
 	struct wg_bulk *b;
 
-	/* The old samples travel in front of the records: the job owns all that it touches. */
-	b = wg_bulk_new(room, sizeof(*a) + (again ? k->ntasks * sizeof(struct old_task) : 0));
+	for (size_t i = 0; i < n; i++) {
+		const struct wg_pproc *k = wg_pproc(f, ps[i]);
+		int64_t t = k->stat.nthreads;
+
+		room += (size_t)(t > 0 && t < WG_MAX_THREADS ? t + 64 : WG_MAX_THREADS) * 12288;
+		room += files ? 4 << 20 : 0;
+		nold += again ? k->ntasks : 0;
+	}
+	/* The old samples travel with the job: it owns all that it touches. */
+	b = wg_bulk_new(room, sizeof(*a) + n * sizeof(a->item[0]) + nold * sizeof(*old));
 	if (!b) {
 		*rc = -ENOMEM;
 		return NULL;
 	}
 	a = wg_bulk_arg(b);
-	a->dirfd = wg_bulk_own_fd(b, k->dirfd);
-	a->stacks = !k->stacks_denied;
-	a->again = again;
-	if (again) {
-		a->old = (struct old_task *)(a + 1);
-		for (size_t i = 0; i < k->ntasks; i++) {
-			const struct wg_ptask *t = &k->tasks[i];
+	a->n = n;
+	old = (struct old_task *)&a->item[n];
+	for (size_t i = 0; i < n; i++) {
+		struct wg_pproc *k = wg_pproc(f, ps[i]);
+		struct threads_item *x = &a->item[i];
+
+		x->dirfd = wg_bulk_own_fd(b, k->dirfd);
+		x->stacks = !k->stacks_denied;
+		x->again = again;
+		x->files = files;
+		x->old = old;
+		for (size_t j = 0; again && j < k->ntasks; j++) {
+			const struct wg_ptask *t = &k->tasks[j];
 
 			if (!t->got_schedstat)
 				continue;
-			a->old[a->nold].tid = t->tid;
-			a->old[a->nold].slices = t->slices;
-			a->old[a->nold++].asleep = t->state != 'R' && t->got_stat;
+			old->tid = t->tid;
+			old->slices = t->slices;
+			old->asleep = t->state != 'R' && t->got_stat;
+			old++;
+			x->nold++;
 		}
 	}
 	*rc = wg_bulk_run(b, wg_pctx_left(c, THREADS_DEADLINE_S), read_threads);
-	if (*rc != -ETIMEDOUT && a->stack_denied && !k->stacks_denied) {
+	for (size_t i = 0; *rc != -ETIMEDOUT && i < n; i++) {
+		struct wg_pproc *k = wg_pproc(f, ps[i]);
+
+		if (!a->item[i].stack_denied || k->stacks_denied)
+			continue;
 		k->stacks_denied = true;
-		wg_add_missing(f, p, "kernel stacks", "/proc/TID/stack: needs CAP_SYS_ADMIN",
+		wg_add_missing(f, ps[i], "kernel stacks", "/proc/TID/stack: needs CAP_SYS_ADMIN",
 			       "run as root");
 	}
 	return b;
+}
+
+struct wg_bulk *wg_prefetch(struct wg_facts *f, struct wg_process *const *ps, size_t n, bool again)
+{
+	size_t cursor = 0, at = 0;
+	struct wg_bulk *b;
+	struct wg_raw r;
+	int rc;
+
+	if (n < 2) /* its own job does as well */
+		return NULL;
+	b = threads_job(f, ps, n, again, true, &rc);
+	/* Complete parts only: who was being read when the time was up gets a job of his own. */
+	for (size_t next = 0; b && wg_bulk_next(b, &cursor, &r); at = next) {
+		struct wg_pproc *k;
+
+		next = cursor;
+		if (r.kind < R_PART_THREADS || r.kind > R_PART_END)
+			continue;
+		k = wg_pproc(f, ps[r.id]);
+		if (r.kind == R_PART_THREADS) {
+			k->threads_part.from = cursor;
+		} else if (r.kind == R_PART_FILES) {
+			k->threads_part.b = b;
+			k->threads_part.to = at;
+			k->files_part.from = cursor;
+		} else {
+			k->files_part.b = b;
+			k->files_part.to = at;
+		}
+	}
+	return b;
+}
+
+void wg_prefetch_free(struct wg_facts *f, struct wg_bulk *b, struct wg_process *const *ps, size_t n)
+{
+	for (size_t i = 0; b && i < n; i++) {
+		struct wg_pproc *k = wg_pproc(f, ps[i]);
+
+		k->threads_part.b = k->files_part.b = NULL;
+	}
+	wg_bulk_free(b);
+}
+
+/* The records of p's threads: prefetched, or from a job of its own. */
+static struct wg_bulk *threads_of(struct wg_facts *f, struct wg_process *p, bool again,
+				  struct wg_part *part, int *rc)
+{
+	struct wg_pproc *k = wg_pproc(f, p);
+
+	*part = k->threads_part;
+	k->threads_part.b = NULL;
+	*rc = 0;
+	if (part->b)
+		return part->b;
+	part->b = threads_job(f, &p, 1, again, false, rc);
+	part->from = 0;
+	part->to = SIZE_MAX;
+	return part->b;
 }
 
 static void ended_while_reading(struct wg_process *p)
@@ -924,9 +1096,10 @@ int wg_procfs_threads(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 	struct wg_pproc *k = wg_pproc(f, p);
 	struct sample s;
 	struct wg_bulk *b;
-	size_t cursor = 0, cap = 0;
+	struct wg_part part;
+	size_t cursor, cap = 0;
 	struct wg_raw r;
-	bool have = false, more;
+	bool have = false, more, ours;
 	int rc, denied = 0;
 
 	if (k->dirfd < 0)
@@ -935,14 +1108,16 @@ int wg_procfs_threads(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 	k->ntasks = 0;
 	k->mem = m;
 	k->is_32bit = is_32bit(k);
-	b = threads_job(f, p, false, &rc);
+	ours = !k->threads_part.b;
+	b = threads_of(f, p, false, &part, &rc);
 	if (!b)
 		return rc;
+	cursor = part.from;
 	if (rc == -ETIMEDOUT)
 		wg_add_missing(f, p, "threads", "/proc/PID/task did not answer in time", NULL);
 	memset(&s, 0, sizeof(s));
 	do {
-		more = wg_bulk_next(b, &cursor, &r);
+		more = cursor < part.to && wg_bulk_next(b, &cursor, &r);
 		if (!more || r.kind == R_TASK) {
 			if (have && s.t.got_stat) {
 				struct wg_ptask *kept;
@@ -977,7 +1152,8 @@ int wg_procfs_threads(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 			take_record(f, &s, &r);
 		}
 	} while (more);
-	wg_bulk_free(b);
+	if (ours)
+		wg_bulk_free(b);
 	if (rc == -ESRCH || rc == -ENOENT || (!rc && !k->ntasks)) {
 		ended_while_reading(p);
 		return 0;
@@ -1118,11 +1294,12 @@ int wg_procfs_again(struct wg_facts *f, struct wg_process *p, struct wg_mem *m, 
 	struct wg_pproc *k = wg_pproc(f, p);
 	struct sample s;
 	struct wg_bulk *b;
-	size_t cursor = 0, nold = p->threads.n;
+	struct wg_part part;
+	size_t cursor, nold = p->threads.n;
 	struct wg_raw r;
 	struct wg_pt_stat st;
 	struct wg_pt_io io;
-	bool have = false, more, got_stat = false, *seen;
+	bool have = false, more, ours, got_stat = false, *seen;
 	double sum = 0;
 	int rc;
 
@@ -1130,17 +1307,20 @@ int wg_procfs_again(struct wg_facts *f, struct wg_process *p, struct wg_mem *m, 
 		return 0;
 	if (m)
 		wg_mem_forget(m);
-	b = threads_job(f, p, true, &rc);
+	ours = !k->threads_part.b;
+	b = threads_of(f, p, true, &part, &rc);
 	if (!b)
 		return rc;
+	cursor = part.from;
 	seen = calloc(nold + 1, sizeof(*seen));
 	if (!seen) {
-		wg_bulk_free(b);
+		if (ours)
+			wg_bulk_free(b);
 		return -ENOMEM;
 	}
 	memset(&s, 0, sizeof(s));
 	do {
-		more = wg_bulk_next(b, &cursor, &r);
+		more = cursor < part.to && wg_bulk_next(b, &cursor, &r);
 		if (!more || r.kind == R_TASK) {
 			if (have && (s.t.got_stat || s.same)) {
 				struct wg_thread *t = wg_find_thread(p, s.t.tid);
@@ -1188,7 +1368,8 @@ int wg_procfs_again(struct wg_facts *f, struct wg_process *p, struct wg_mem *m, 
 			take_record(f, &s, &r);
 		}
 	} while (more);
-	wg_bulk_free(b);
+	if (ours)
+		wg_bulk_free(b);
 	if (rc != -ETIMEDOUT)
 		for (size_t i = nold; i-- > 0;)
 			if (!seen[i])

@@ -50,11 +50,19 @@ struct wg_mounts { /* of one mount namespace */
 	WG_VEC(struct wg_mount) v;
 };
 
+struct wg_part { /* one process' records in a job over many: see wg_prefetch() */
+	struct wg_bulk *b; /* NULL: nothing was prefetched */
+	size_t from, to;
+};
+
 struct wg_pproc {
 	struct wg_process *p;
+	struct wg_part threads_part, files_part;
 	int dirfd; /* /proc/PID; -1: gone or never there */
 	bool got_stat, full, files_done, expanded;
 	int depth; /* hops from what was asked */
+	struct wg_process *wanted_by;
+	int cgroup_round; /* 1 + the round in which its control group was read; 0 never */
 	struct wg_pt_stat stat;
 	struct wg_pt_io io;
 	struct wg_pt_status status;
@@ -114,6 +122,7 @@ struct wg_pctx {
 	struct wg_host host;
 	struct wg_socks *socks; /* sockets.c */
 	size_t nthreads;
+	int round; /* which sample: 0 the first */
 	struct wg_cgroups *cgroups; /* limits.c */
 };
 
@@ -128,6 +137,14 @@ struct wg_ptask *wg_ptask(struct wg_pproc *k, int32_t tid);
 uint64_t wg_link_ino(const char *link, const char *prefix);
 
 /* procfs.c */
+/* Many processes in one job: a hand-over to another thread costs much on a busy machine. */
+int wg_procfs_processes(struct wg_facts *f, struct wg_process *const *ps, size_t n, int *rcs);
+/*
+ * Read threads and descriptors of n processes in one job, to be taken by the calls for each
+ * process that follow. Whoever does not answer is left to a job of its own.
+ */
+struct wg_bulk *wg_prefetch(struct wg_facts *f, struct wg_process *const *ps, size_t n, bool again);
+void wg_prefetch_free(struct wg_facts *f, struct wg_bulk *b, struct wg_process *const *ps, size_t n);
 void wg_procfs_ages(struct wg_facts *f, struct wg_process *p); /* from stamps to ages */
 struct wg_sampling;
 /* The quick looks; takes about that long. */
@@ -149,6 +166,8 @@ const char *wg_wait_path(struct wg_facts *f, struct wg_process *p, const struct 
 			 struct wg_mem *m);
 
 /* files.c */
+struct wg_bulk;
+void wg_files_read(struct wg_bulk *b, int dirfd); /* in a job: all descriptors */
 struct wg_mounts *wg_mounts_of(struct wg_facts *f, struct wg_process *p);
 const struct wg_mount *wg_mount_by_id(const struct wg_mounts *m, int32_t id);
 const struct wg_mount *wg_mount_by_path(const struct wg_mounts *m, const char *path);
