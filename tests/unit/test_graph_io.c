@@ -345,6 +345,53 @@ static void poll_timer(struct wg_facts *f)
 	timeout(MAIN(f->procs.v[0]), 0.5);
 }
 
+static void jobserver(struct wg_facts *f) /* make waits for a token or for the end of a child */
+{
+	struct wg_process *p = proc(f, 100, "make"), *q = proc(f, 200, "cc1");
+
+	child_of(f, q, p);
+	runs(MAIN(q));
+	pipe_end(f, p, 3, 900, false);
+	pipe_end(f, p, 4, 900, true);
+	polls_fd(f, MAIN(p), WG_OP_POLL, 3, POLLIN);
+}
+
+static void jobserver_stuck(struct wg_facts *f)
+{
+	struct wg_thread *t;
+
+	jobserver(f);
+	t = MAIN(f->procs.v[1]);
+	t->state = 'S';
+	t->same_place = true;
+	t->switches = 0;
+	t->cpu_share = 0;
+	since(t, 12);
+	mutex(t, 0x10, 200);
+}
+
+static void self_pipe_alone(struct wg_facts *f) /* a daemon that waits for signals */
+{
+	jobserver(f);
+	f->procs.v[0]->children.n = 0;
+}
+
+static void asyncio_forever(struct wg_facts *f)
+{
+	struct wg_process *p = proc(f, 100, "python");
+
+	sock(f, p, 6, 500, 501);
+	sock(f, p, 7, 501, 500);
+	polls_fd(f, MAIN(p), WG_OP_EPOLL, 6, POLLIN);
+	python(f, MAIN(p), "selectors.py:select asyncio/base_events.py:_run_once app.py:main");
+}
+
+static void asyncio_timer(struct wg_facts *f)
+{
+	asyncio_forever(f);
+	timeout(MAIN(f->procs.v[0]), 30);
+}
+
 static void timerfd(struct wg_facts *f)
 {
 	struct wg_process *p = proc(f, 100, "app");
@@ -695,6 +742,19 @@ static void spin_server_stuck(struct wg_facts *f) /* the only one who could set 
 	mutex(thr(f, f->procs.v[0], 101, "worker"), 0x10, 133);
 }
 
+static void accepts(struct wg_facts *f) /* a server under requests repeats a call that succeeds */
+{
+	struct wg_process *p = proc(f, 100, "server");
+
+	polls_fd(f, MAIN(p), WG_OP_POLL, 3, POLLIN);
+	timeout(MAIN(p), 0.5);
+	moves(MAIN(p));
+	file(f, p, 3, WG_FILE_SOCKET, 600, O_RDWR)->sock_state = WG_SOCK_LISTEN;
+	MAIN(p)->repeat_syscall = "accept4";
+	MAIN(p)->repeat_fd = 3;
+	MAIN(p)->repeat_errno = 0;
+}
+
 static void yields(struct wg_facts *f)
 {
 	struct wg_thread *t = MAIN(proc(f, 100, "app"));
@@ -898,6 +958,11 @@ static const struct graph_case cases[] = {
 	{"poll two pipes, compiler", poll_compiler, "busy-cpu", N, 200, 0, NULL, 0},
 	{"poll of unknown descriptors", poll_unknown, "unknown", U, 0, 0, "descriptors", 0},
 	{"poll with a short timeout", poll_timer, "idle", N, 0, 0, NULL, 0},
+	{"jobserver, compiler works", jobserver, "busy-cpu", N, 200, 0, NULL, 0},
+	{"jobserver, child hangs", jobserver_stuck, "lock-self", Y, 200, 0, NULL, 1},
+	{"self-pipe", self_pipe_alone, "idle", N, 0, 0, NULL, 0},
+	{"event loop with nothing to come", asyncio_forever, "no-waker", Y, 100, 100, NULL, 1},
+	{"event loop with a timer", asyncio_timer, "idle", N, 0, 0, NULL, 0},
 	{"timerfd", timerfd, "idle", N, 0, 0, NULL, 0},
 	{"eventfd, nobody", eventfd_nobody, "no-waker", Y, 100, 100, NULL, 0},
 	{"eventfd, worker computes", eventfd_worker, "busy-cpu", N, 0, 0, NULL, 0},
@@ -948,6 +1013,7 @@ static const struct graph_case cases[] = {
 	{"spin with pause and a counter", spin_pause_counts, "spin-wait", Y, 100, 100, NULL, 1},
 	{"spin while another works", spin_served, "busy-cpu", N, 0, 0, NULL, 0},
 	{"spin, the other hangs", spin_server_stuck, "lock-orphaned", Y, 0, 133, NULL, 1},
+	{"accepts again and again", accepts, "idle|progressing", N, 0, 0, NULL, 0},
 	{"sched_yield", yields, "spin-wait", Y, 100, 100, "sched_yield", 1},
 	{"fork fails", fork_fails, "resource-exhausted", Y, 100, 0, "64 tasks", 0},
 	{"open fails", open_fails, "resource-exhausted", Y, 100, 0, "256", 0},

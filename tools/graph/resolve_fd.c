@@ -209,6 +209,43 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 	}
 }
 
+/*
+ * Both ends are this process' own, and it has no other thread: then a signal handler writes it
+ * (the self-pipe), most likely when a child ends. Polling such a pipe is waiting for a signal;
+ * an event loop of Python's alone with its own socket waits for nothing that could come.
+ */
+static bool self_pipe(struct wg_ctx *c, uint32_t end)
+{
+	struct wg_b *b = c->b;
+	bool any = false;
+
+	if (c->t->wait.op != WG_OP_POLL && c->t->wait.op != WG_OP_EPOLL)
+		return false;
+	for (size_t i = 0; i < c->p->children.n; i++) {
+		int32_t k = wg_pid_proc(b, b->pi[c->proc].host, c->p->children.v[i]);
+		struct wg_iedge *e;
+
+		if (k < 0 || b->pi[k].dead)
+			continue;
+		e = wg_edge(b, end, wg_process_actor(b, k), WG_EDGE_CHILD_OF, false,
+			    "the end of a child would wake it by a signal");
+		e->since = c->t->wait.since_s;
+		any = true;
+	}
+	if (any)
+		return true;
+	if (wg_py_has(c->t, "asyncio/base_events.py", NULL)) {
+		wg_set_end(b, end, CL_NO_WAKER, FATE_STUCK, WG_GUESS,
+			   "the event loop has no timer, no connection and no other thread: nothing is left that "
+			   "could wake it but a signal");
+		b->n.v[end].end.pid = c->p->pid;
+		b->n.v[end].end.tid = c->t->tid;
+		return true;
+	}
+	wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_LIKELY, "only a signal could wake it");
+	return true;
+}
+
 static void pipe_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, enum wg_class idle)
 {
 	struct wg_b *b = c->b;
@@ -231,6 +268,8 @@ static void pipe_targets(struct wg_ctx *c, const struct wg_file *x, bool writes,
 		wg_set_end(b, end, writes ? CL_PIPE_FULL : CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
 			   writes ? "only threads of this process could read it, and none does"
 				  : "only threads of this process could write it, and none can");
+	} else if (r.own && !writes && !b->n.v[end].nout && self_pipe(c, end)) {
+		return;
 	} else if (r.own && !writes && !b->n.v[end].nout) {
 		wg_set_end(b, end, CL_PEER_DEAD, FATE_STUCK, WG_LIKELY,
 			   "its last other writer is gone; the reading process itself keeps the "
@@ -330,6 +369,8 @@ static void socket_targets(struct wg_ctx *c, const struct wg_file *x, bool write
 				   "both ends belong to this process, and no other thread of it acts");
 			return;
 		}
+		if (!r.others && r.own && !writes && self_pipe(c, end))
+			return;
 		if (!r.others && r.own) {
 			wg_set_end(b, end, writes ? CL_PIPE_FULL : CL_PEER_DEAD, FATE_STUCK, WG_LIKELY,
 				   "both ends belong to this process, which has no other thread");
@@ -619,6 +660,12 @@ void wg_resolve_poll(struct wg_ctx *c)
 				   "what it polls for could not be read");
 			b->n.v[c->node].end.missing = "the descriptors that are polled";
 		}
+	}
+	/* An event loop sleeps until its next timer, however far that is. */
+	if (loop && wg_has_sec(T) && T > WG_SHORT_TIMEOUT && !b->n.v[c->node].has_end) {
+		wg_set_end(b, c->node, CL_IDLE, FATE_IDLE, WG_CERTAIN,
+			   wg_say(b, "its next timer is at most %s away", wg_secs(b, T)));
+		b->n.v[c->node].end.timer_s = T;
 	}
 	timed_end(c, T);
 }

@@ -125,6 +125,10 @@ bool wg_resolve_spin(struct wg_ctx *c)
 	static const char *const waits[] = {"wait4", "waitid", NULL};
 	static const char *const locks[] = {"flock", "fcntl", NULL};
 	static const char *const reads[] = {"read", "recvfrom", "recvmsg", "readv", "pread64", NULL};
+	static const char *const asks[] = {"sched_yield", "stat", "lstat", "fstat", "newfstatat", "statx",
+					   "access", "faccessat", "faccessat2", "readlink", "readlinkat",
+					   "kill", "tgkill", "getppid", "getpgid", "getsockopt", "times",
+					   "getrusage", "sysinfo", "mincore", "lseek", NULL};
 	static const char *const writes[] = {"write", "sendto", "sendmsg", "writev", NULL};
 	const struct wg_thread *t = c->t;
 	const char *call = t->repeat_syscall;
@@ -190,6 +194,12 @@ bool wg_resolve_spin(struct wg_ctx *c)
 			poll_path(c, call, t->repeat_path);
 			return true;
 		}
+		/*
+		 * A call that succeeds each time and does something (an accept, an open) is work; one
+		 * that fails each time, or only asks, is a poll.
+		 */
+		if (!(wg_has_int(t->repeat_errno) && t->repeat_errno != 0) && !one_of(call, asks))
+			return false;
 		polls(c, CL_SPIN_WAIT, WG_LIKELY, x ? x->path : t->repeat_path,
 		      wg_say(b, "it repeats %s%s%s, and what it waits for does not come", call,
 			     x && x->path ? " on " : "", x && x->path ? x->path : ""));
