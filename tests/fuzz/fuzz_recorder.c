@@ -113,6 +113,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *in, size_t n)
 		abort();
 	free(r.data);
 	f = wg_facts_new();
+	/*
+	 * The list of other ranks' files, asked for once per facts: an empty one of just now
+	 * (its first member is when), or each input would cost a walk through /proc.
+	 */
+	f->recorder_cache = wg_alloc(f->arena, 256);
+	clock_gettime(CLOCK_MONOTONIC, f->recorder_cache);
 	if (!wg_rec_add_process(f, path, true, &p, &why))
 		for (size_t i = 0; i < p->streams.n; i++) {
 			if (p->streams.v[i].completed > p->streams.v[i].enqueued)
