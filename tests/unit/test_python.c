@@ -187,9 +187,10 @@ static void shutdown_seen(void **state)
 
 /* ---- locks ----------------------------------------------------------------------------- */
 
-static const struct {
+struct expected {
 	const char *waiter, *owner, *kind; /* owner NULL: none may be named */
-} expected_locks[] = {
+};
+static const struct expected expected_locks[] = {
 	{ "wait_a", "hold_a", "_thread.lock" },
 	{ "wait_a_call", "hold_a", "_thread.lock" },
 	{ "wait_b", "hold_b", "_thread.RLock" },
@@ -205,18 +206,31 @@ static const struct {
 	{ "wait_x", NULL, "_thread.lock" }, /* who took it has ended: nothing shows who it was */
 };
 
-static void locks(void **state)
+/* acquire() without `with`: likely only, and never one who has given it back. */
+static const struct expected expected_acquires[] = {
+	{ "want_global", "hold_global", "_thread.lock" },
+	{ "want_box", "hold_box", "_thread.lock" },
+	{ "want_inner", "hold_inner", "_thread.lock" },
+	{ "want_closure", "hold_closure", "_thread.lock" },
+	{ "want_cond", "hold_cond", "_thread.lock" },
+	{ "want_loops", "many_loops", "_thread.lock" },
+	{ "twice", "twice", "_thread.lock" },
+	{ "ab", "ba", "_thread.lock" },
+	{ "ba", "ab", "_thread.lock" },
+	{ "want_released", NULL, "_thread.lock" },
+};
+
+static void check_locks(const char *script, const struct expected *expected, size_t n,
+			enum wg_certainty certainty)
 {
-	(void)state;
-	need_pythons();
 	for (size_t i = 0; i < npythons; i++) {
 		struct target t;
-		json_t *ids = start_script(&t, pythons[i], SCRIPTS "locks.py", NULL);
+		json_t *ids = start_script(&t, pythons[i], script, NULL);
 
 		look_at(&t);
 		wg_python_collect(t.f, t.p, t.m, t.s);
-		for (size_t k = 0; k < sizeof(expected_locks) / sizeof(expected_locks[0]); k++) {
-			const char *w = expected_locks[k].waiter, *o = expected_locks[k].owner;
+		for (size_t k = 0; k < n; k++) {
+			const char *w = expected[k].waiter, *o = expected[k].owner;
 			int waiter = (int)json_integer_value(json_object_get(ids, w));
 			int owner = o ? (int)json_integer_value(json_object_get(ids, o)) : 0;
 			const struct wg_pylock *l = NULL;
@@ -224,16 +238,16 @@ static void locks(void **state)
 			for (size_t x = 0; x < t.p->python.locks.n; x++)
 				if (t.p->python.locks.v[x].waiter_tid == waiter)
 					l = &t.p->python.locks.v[x];
-			if (!l || l->owner_tid != owner || strcmp(l->kind, expected_locks[k].kind))
+			if (!l || l->owner_tid != owner || strcmp(l->kind, expected[k].kind))
 				print_message("%s, %s: expected %s held by %s (%d), got %s by %d\n",
-					      t.p->python.version, w, expected_locks[k].kind,
+					      t.p->python.version, w, expected[k].kind,
 					      o ? o : "nobody", owner, l ? l->kind : "nothing",
 					      l ? l->owner_tid : 0);
 			assert_non_null(l);
-			assert_string_equal(l->kind, expected_locks[k].kind);
+			assert_string_equal(l->kind, expected[k].kind);
 			assert_int_equal(l->owner_tid, owner);
 			if (owner) {
-				assert_int_equal(l->certainty, WG_CERTAIN);
+				assert_int_equal(l->certainty, certainty);
 				assert_non_null(l->evidence);
 			}
 		}
@@ -242,6 +256,22 @@ static void locks(void **state)
 		json_decref(ids);
 		end_target(&t);
 	}
+}
+
+static void locks(void **state)
+{
+	(void)state;
+	need_pythons();
+	check_locks(SCRIPTS "locks.py", expected_locks,
+		    sizeof(expected_locks) / sizeof(expected_locks[0]), WG_CERTAIN);
+}
+
+static void acquires(void **state)
+{
+	(void)state;
+	need_pythons();
+	check_locks(SCRIPTS "acquires.py", expected_acquires,
+		    sizeof(expected_acquires) / sizeof(expected_acquires[0]), WG_LIKELY);
 }
 
 /* ---- native stacks of an interpreter, unprivileged ------------------------------------------ */
@@ -295,7 +325,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(frames), cmocka_unit_test(gil), cmocka_unit_test(shutdown_seen),
-		cmocka_unit_test(locks), cmocka_unit_test(unprivileged), cmocka_unit_test(no_python),
+		cmocka_unit_test(locks), cmocka_unit_test(acquires),
+		cmocka_unit_test(unprivileged), cmocka_unit_test(no_python),
 	};
 
 	find_pythons();

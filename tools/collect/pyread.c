@@ -191,6 +191,21 @@ static bool str_is(struct wg_py *py, uint64_t object, const char *want)
 	       !memcmp(got, want, n);
 }
 
+bool wg_py_str_is(struct wg_py *py, uint64_t object, const char *ascii)
+{
+	return str_is(py, object, ascii);
+}
+
+uint64_t wg_py_item(struct wg_py *py, uint64_t tuple, uint64_t k)
+{
+	uint64_t n, v;
+
+	if (!plausible(tuple) || !wg_py_u64(py, tuple + 16, &n) || k >= n ||
+	    !wg_py_u64(py, tuple + py->o.tuple_items + k * 8, &v))
+		return 0;
+	return plausible(v) ? v : 0;
+}
+
 bool wg_py_long(struct wg_py *py, uint64_t object, uint64_t *v)
 {
 	uint64_t tag, n;
@@ -320,6 +335,18 @@ uint64_t wg_py_dict_get(struct wg_py *py, uint64_t dict, const char *key)
 			return 0;
 	}
 	return plausible(v) ? v : 0;
+}
+
+uint64_t wg_py_dict_get_key(struct wg_py *py, uint64_t dict, uint64_t key)
+{
+	char name[128];
+	uint64_t n;
+
+	if (!plausible(key) || !wg_py_field(py, key, py->o.unicode_length, &n) || n >= sizeof(name) ||
+	    wg_mem_read(py->m, key + py->o.unicode_ascii_data, name, (size_t)n))
+		return 0;
+	name[n] = 0;
+	return str_is(py, key, name) ? wg_py_dict_get(py, dict, name) : 0;
 }
 
 static uint64_t value_of(struct wg_py *py, uint64_t type, uint64_t values, const char *name)
@@ -577,10 +604,14 @@ static void read_code(struct wg_py *py, uint64_t addr, struct wg_py_code *c)
 		return;
 	field_i32(py, addr, py->o.code_firsttraceable, &c->first_traceable);
 	field_i32(py, addr, py->o.code_stacksize, &c->stack_size);
+	if (wg_py_field(py, addr, py->o.code_names, &c->co_names))
+		for (uint64_t k = 0; k < 512 && (v = wg_py_item(py, c->co_names, k)); k++)
+			c->acquires |= str_is(py, v, "acquire");
 	if (!field_i32(py, addr, py->o.code_nlocalsplus, &c->nlocals)) {
 		uint64_t cells = 0, frees = 0, n = 0;
 
 		field_i32(py, addr, py->o.code_nlocals, &c->nlocals);
+		c->ncells_at = c->nlocals;
 		/* 3.8-3.10: cells and free variables follow the locals */
 		if (field_ptr(py, addr, py->o.code_cellvars, &cells) && wg_py_u64(py, cells + 16, &n) &&
 		    n < 65536)
@@ -850,6 +881,26 @@ uint64_t wg_py_stack_slot(struct wg_py *py, const struct wg_py_frame *fr, int k)
 int64_t wg_py_line(struct wg_py *py, const struct wg_py_frame *fr, int64_t at)
 {
 	return line_at(py, fr->code, at);
+}
+
+size_t wg_py_bytecode(struct wg_py *py, const struct wg_py_code *c, uint8_t *buf, size_t most)
+{
+	uint64_t n, bytes;
+
+	if (py->o.code_code_adaptive != WG_PY_ABSENT) { /* in the object itself, 2 bytes a unit */
+		if (!wg_py_u64(py, c->addr + 16, &n) || n > 1u << 20)
+			return 0;
+		n *= 2;
+		bytes = c->addr + py->o.code_code_adaptive;
+	} else {
+		if (!field_ptr(py, c->addr, py->o.code_code, &bytes) ||
+		    !wg_py_field(py, bytes, py->o.bytes_ob_size, &n) || n > 1u << 20)
+			return 0;
+		bytes += py->o.bytes_ob_sval;
+	}
+	if (n > most)
+		n = most;
+	return wg_mem_read(py->m, bytes, buf, (size_t)n) ? 0 : (size_t)n;
 }
 
 bool wg_py_at(const struct wg_py_frame *fr, const char *file_end, const char *function)

@@ -36,8 +36,11 @@ struct wg_py_code { /* a code object, read once */
 	const uint8_t *except; /* exception table, 3.11+ */
 	size_t except_len;
 	uint64_t names;	       /* tuple of the locals' names */
+	uint64_t co_names;     /* tuple of the names of globals and attributes */
 	int32_t first_line, first_traceable;
 	int32_t nlocals, stack_size;
+	int32_t ncells_at; /* 3.8-3.10: slot where cells begin */
+	bool acquires; /* its names hold "acquire" */
 	bool bad;
 };
 
@@ -103,6 +106,14 @@ void wg_py_attrs_each(struct wg_py *py, uint64_t object, size_t most,
 /* A bound method: its self; name: "__exit__" ... (NULL any). 0: not one. */
 uint64_t wg_py_bound_self(struct wg_py *py, uint64_t object, const char *name);
 uint64_t wg_py_sys(struct wg_py *py, const char *name); /* sys.NAME of the main interpreter */
+
+bool wg_py_str_is(struct wg_py *py, uint64_t object, const char *ascii);
+/* Item k of a tuple; 0 none. */
+uint64_t wg_py_item(struct wg_py *py, uint64_t tuple, uint64_t k);
+/* A dict's value by a key that is itself a str object of the process. */
+uint64_t wg_py_dict_get_key(struct wg_py *py, uint64_t dict, uint64_t key);
+/* The bytecode of a frame's code up to most bytes: how many were read. */
+size_t wg_py_bytecode(struct wg_py *py, const struct wg_py_code *c, uint8_t *buf, size_t most);
 
 /* Frames of one thread state; the vector is reused. 0, -EAGAIN: it kept changing. */
 int wg_py_frames(struct wg_py *py, const struct wg_py_thread *t, struct wg_py_frames *out);

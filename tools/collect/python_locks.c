@@ -9,10 +9,15 @@
  *    code's exception table (3.11+) or the frame's block stack (3.8-3.10) proves;
  *  - the lock that ends with a thread (3.8-3.12) and the handle that join() waits on (3.13)
  *    lead to that thread;
- *  - what a condition's waiter sleeps on has no owner, and is said to be one.
+ *  - what a condition's waiter sleeps on has no owner, and is said to be one;
+ *  - failing all that, one thread alone whose code has called acquire() on that object more
+ *    often than release() before the place where it stands: likely, since the reading of the
+ *    code is linear.
  */
 #include "pyread.h"
+#include "python_opcodes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_SLOTS 256	/* of a frame that are looked at */
@@ -413,6 +418,169 @@ static void semlock(struct wg_py *py, uint64_t object, struct wg_pylock *out)
 		out->evidence = "this process does not hold it: its count is 0";
 }
 
+/* ---- acquire() without `with` --------------------------------------------------------- */
+
+#define MAX_CODE 65536
+
+struct place { /* what the last instructions have put on the stack: a variable, then attributes */
+	enum wg_py_op op;
+	uint32_t arg;
+	uint32_t attr[4];
+	int nattr;
+};
+
+static uint64_t name_of(struct wg_py *py, const struct wg_py_frame *fr, uint32_t k)
+{
+	return wg_py_item(py, fr->code->co_names, k);
+}
+
+static uint64_t object_at(struct wg_py *py, const struct wg_py_frame *fr, const struct place *p)
+{
+	uint64_t v = 0, globals, key;
+	char name[128];
+
+	switch (p->op) {
+	case WG_PY_OP_FAST:
+		v = wg_py_slot(py, fr, (int)p->arg);
+		break;
+	case WG_PY_OP_DEREF: /* up to 3.10 cells are counted on their own */
+		v = wg_py_slot(py, fr, (int)p->arg + (py->o.minor <= 10 ? fr->code->ncells_at : 0));
+		if (!v || !wg_py_is(py, v, "cell") || !wg_py_ptr(py, v + py->o.cell_ref, &v))
+			return 0;
+		break;
+	case WG_PY_OP_GLOBAL:
+	case WG_PY_OP_NAME:
+		if (!wg_py_field(py, fr->addr, py->o.frame_globals, &globals))
+			return 0;
+		v = wg_py_dict_get_key(py, globals, name_of(py, fr, p->arg));
+		break;
+	default:
+		return 0;
+	}
+	for (int i = 0; i < p->nattr && v; i++) {
+		const char *s;
+
+		key = name_of(py, fr, p->attr[i]);
+		s = key ? wg_py_str(py, key) : NULL;
+		if (!s || strlen(s) >= sizeof(name))
+			return 0;
+		v = wg_py_attr(py, v, s);
+	}
+	return v;
+}
+
+static bool is_lock(struct wg_py *py, uint64_t object, uint64_t lock)
+{
+	return object && (object == lock || wg_py_attr(py, object, "_lock") == lock);
+}
+
+/*
+ * Calls of acquire() minus calls of release() on the lock, in the order of the code, before
+ * the instruction that the frame stands at. in_call: that instruction is itself acquire().
+ */
+static int balance(struct wg_py *py, const struct wg_py_frame *fr, uint64_t lock, uint8_t *code,
+		   bool in_call, int64_t *at)
+{
+	const uint8_t *ops;
+	struct place p = { 0 };
+	size_t n;
+	uint32_t arg = 0;
+	int sum = 0;
+	int64_t last = -1;
+
+	if (!fr->code->acquires || py->o.minor > 13)
+		return 0;
+	ops = wg_py_ops[py->o.minor - WG_PY_OPS_FIRST_MINOR];
+	n = wg_py_bytecode(py, fr->code, code, MAX_CODE);
+	for (size_t i = 0; i + 1 < n && (int64_t)i <= fr->lasti; i += 2) {
+		enum wg_py_op op = ops[code[i]] & 15;
+		size_t skip = ops[code[i]] >> 4;
+		uint64_t name;
+
+		arg = arg << 8 | code[i + 1];
+		switch (op) {
+		case WG_PY_OP_EXTENDED:
+			continue; /* its argument goes on */
+		case WG_PY_OP_FAST_FAST:
+			arg &= 15;
+			op = WG_PY_OP_FAST;
+			/* fall through */
+		case WG_PY_OP_FAST:
+		case WG_PY_OP_DEREF:
+		case WG_PY_OP_NAME:
+			p = (struct place){ .op = op, .arg = arg };
+			break;
+		case WG_PY_OP_GLOBAL: /* from 3.11 on the low bit says something else */
+			p = (struct place){ .op = op, .arg = py->o.minor >= 11 ? arg >> 1 : arg };
+			break;
+		case WG_PY_OP_ATTR:
+		case WG_PY_OP_METHOD:
+			if (op == WG_PY_OP_ATTR && py->o.minor >= 12)
+				arg >>= 1;
+			name = p.op ? name_of(py, fr, arg) : 0;
+			if (name && wg_py_str_is(py, name, "acquire")) {
+				if (is_lock(py, object_at(py, fr, &p), lock)) {
+					sum++;
+					last = (int64_t)i;
+					*at = last;
+				}
+				p.op = WG_PY_OP_OTHER;
+			} else if (name && wg_py_str_is(py, name, "release")) {
+				if (sum && is_lock(py, object_at(py, fr, &p), lock))
+					sum--;
+				p.op = WG_PY_OP_OTHER;
+			} else if (p.op && p.nattr < 4) {
+				p.attr[p.nattr++] = arg;
+			} else {
+				p.op = WG_PY_OP_OTHER;
+			}
+			break;
+		default:
+			p.op = WG_PY_OP_OTHER;
+		}
+		arg = 0;
+		i += skip * 2;
+	}
+	/* The call in progress is the wait, not something that is held. */
+	return in_call && last >= 0 && sum ? sum - 1 : sum;
+}
+
+static void likely_owner(struct locks *l, const struct search *s, struct wg_pylock *out)
+{
+	struct wg_py *py = l->py;
+	uint8_t *code = malloc(MAX_CODE);
+	const struct wg_py_frame *found = NULL;
+	size_t owner = 0, owners = 0;
+	int64_t at = -1, found_at = -1;
+
+	for (size_t t = 0; code && t < py->threads.n; t++) {
+		const struct wg_thread *x = py->threads.v[t].tid ?
+						    wg_find_thread(py->p, py->threads.v[t].tid) :
+						    NULL;
+		bool waits = x && x->wait.op == WG_OP_FUTEX && x->wait.futex.addr == s->futex;
+
+		for (size_t i = 0; i < py->frames[t].n && i < 64; i++) {
+			const struct wg_py_frame *fr = &py->frames[t].v[i];
+
+			if (balance(py, fr, s->found, code, waits && !i, &at) <= 0)
+				continue;
+			if (!owners || owner != t)
+				owners++;
+			owner = t;
+			found = fr;
+			found_at = at;
+			break;
+		}
+	}
+	free(code);
+	if (owners != 1) /* none, or it cannot be told which */
+		return;
+	out->owner_tid = py->threads.v[owner].tid;
+	out->certainty = WG_LIKELY;
+	out->evidence = wg_fmt(py->f->arena, "called acquire() at %s:%lld and not release()",
+			       found->code->file, (long long)wg_py_line(py, found, found_at));
+}
+
 static void describe(struct locks *l, size_t thread, const struct wg_thread *t,
 		     const struct search *s, const struct wg_py_frame *fr)
 {
@@ -476,6 +644,7 @@ static void describe(struct locks *l, size_t thread, const struct wg_thread *t,
 				       h->frame->code->file, (long long)h->line);
 		return;
 	}
+	likely_owner(l, s, out);
 }
 
 void wg_python_locks(struct wg_py *py)
