@@ -1310,10 +1310,56 @@ static void test_frozen(void **state)
 			nap(0.1);
 		}
 		rmdir(group);
-		if (done)
-			return;
 	}
-	skip();
+	if (!done)
+		skip();
+}
+
+/* Quota and throttling, and the number of tasks: version 1 here, version 2 elsewhere. */
+static void test_limits_of_group(void **state)
+{
+	char cpu[160], pids[160], path[200], text[16];
+	struct plant x;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid())
+		skip();
+	snprintf(cpu, sizeof(cpu), "/sys/fs/cgroup/cpu/wg-test-%d", getpid());
+	snprintf(pids, sizeof(pids), "/sys/fs/cgroup/pids/wg-test-%d", getpid());
+	if (mkdir(cpu, 0755) || mkdir(pids, 0755)) {
+		rmdir(cpu);
+		skip();
+	}
+	pid = start(in_spin);
+	while (!sh->ready)
+		nap(0.01);
+	snprintf(text, sizeof(text), "%d", pid);
+	snprintf(path, sizeof(path), "%s/cgroup.procs", cpu);
+	assert_int_equal(write_file(path, text), 0);
+	snprintf(path, sizeof(path), "%s/cgroup.procs", pids);
+	assert_int_equal(write_file(path, text), 0);
+	snprintf(path, sizeof(path), "%s/pids.max", pids);
+	assert_int_equal(write_file(path, "7"), 0);
+	snprintf(path, sizeof(path), "%s/cpu.cfs_period_us", cpu);
+	write_file(path, "20000");
+	snprintf(path, sizeof(path), "%s/cpu.cfs_quota_us", cpu);
+	if (!write_file(path, "2000")) {
+		nap(0.2);
+		look(&x, pid, false);
+		near(x.p->cgroup.cpu_quota, 0.1, 1e-6);
+		assert_true(x.p->cgroup.cpu_throttled > 0);
+		assert_true(x.p->cgroup.cpu_throttled_delta > 0);
+		assert_true(x.p->cgroup.cpu_periods_delta >= x.p->cgroup.cpu_throttled_delta);
+		assert_int_equal(x.p->cgroup.pids_max, 7);
+		assert_int_equal(x.p->cgroup.pids_current, 1);
+		wg_facts_free(x.f);
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	nap(0.1);
+	rmdir(cpu);
+	rmdir(pids);
 }
 
 static int clean_up(void **state)
@@ -1358,6 +1404,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_container),
 		cmocka_unit_test(test_given_descriptors),
 		cmocka_unit_test(test_frozen),
+		cmocka_unit_test(test_limits_of_group),
 	};
 	int rc;
 
