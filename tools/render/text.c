@@ -287,8 +287,7 @@ void wg_text_head(struct wg_page *page, const struct wg_graph *g, const struct w
 	else if (v->hung == WG_HUNG_NO)
 		wg_line(page, WG_GOOD, "NOT HUNG  %s (%s): %s", cls, confidence, words ? words : "");
 	else
-		wg_line(page, WG_DOUBT, "UNDECIDED %s (%s): %s", cls, confidence,
-			words ? words : "");
+		wg_line(page, WG_DOUBT, "UNDECIDED %s: %s", cls, words ? words : "");
 	labelled(page, "what", "", v->summary && *v->summary ? v->summary : "(no summary)",
 		 max ? max : 4);
 	who(page, g);
