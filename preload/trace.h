@@ -117,6 +117,7 @@ struct wgtr_header {
 	uint64_t sites, live_slots; /* entries laid out */
 	char command[512]; /* argv joined by spaces, cut */
 	char exe[256];
+	uint64_t age_ns; /* of the process when the trace was opened; 0 not known */
 };
 
 struct wgtr_site { /* SITES: entry i of the chunk with ordinal o is site o * per_chunk + i */

@@ -4,7 +4,7 @@
  * (mem, diff, export, report).
  *
  * Bytes are uint64_t, WGM_NONE where the trace does not tell; times are seconds since the
- * trace was opened, NAN where unknown. All of it lives in the trace's arena.
+ * process began, NAN where unknown. All of it lives in the trace's arena.
  */
 #ifndef WG_MEMORY_ANALYSIS_H
 #define WG_MEMORY_ANALYSIS_H
@@ -80,7 +80,8 @@ struct wgm_device {
 struct wgm_analysis {
 	struct wgm_trace *t;
 	bool complete;
-	double duration_s, whole_from_s; /* whole_from_s: detail before is folded; 0 none is */
+	double begin_s, duration_s; /* age of the process when the trace begins, and ends */
+	double whole_from_s;	    /* detail before is folded; 0 none is */
 	struct wgm_site *sites; /* by id */
 	size_t nsites;
 	struct wgm_device devices[WGTR_DEVICES];

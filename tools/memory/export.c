@@ -139,7 +139,7 @@ static void csv_event(void *arg, const struct wgm_event *e, double at_s)
 		break;
 	case WGTR_E_WAIT:
 		csv_begin(c, wgm_seconds(t, e->v[3]), e->tid, (int)(e->v[1] & 63) - 1, "wait");
-		fprintf(c->out, ",,%.0f,,,,", wgm_seconds(t, t->h.opened + e->v[4]) * 1e9);
+		fprintf(c->out, ",,%.0f,,,,", wgm_span(t, e->v[4]) * 1e9);
 		quoted(c->out, wgm_function(t, (uint32_t)e->v[0]));
 		fputc('\n', c->out);
 		break;

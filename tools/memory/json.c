@@ -190,6 +190,7 @@ static json_t *trace(struct wgm_analysis *a)
 	put_bytes(o, "lost_events", t->lost);
 	put_bytes(o, "folded_events", t->h.folded_events);
 	put_time(o, "detail_from_s", a->whole_from_s);
+	put_time(o, "begin_s", a->begin_s);
 	put_time(o, "duration_s", a->duration_s);
 	json_object_set_new(o, "devices", list = json_array());
 	for (int i = 0; i < WGTR_DEVICES; i++)

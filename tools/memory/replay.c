@@ -374,7 +374,7 @@ static void one(struct replay *r, const struct wgm_event *e)
 		pool(r, e->v[0] < WGTR_DEVICES ? (int)e->v[0] : -1, e->v[1], e->v[2], e->at);
 		return;
 	case WGTR_E_WAIT: {
-		double s = wgm_seconds(r->t, r->t->h.opened + e->v[4]);
+		double s = wgm_span(r->t, e->v[4]);
 
 		r->a->waits++;
 		if (s > r->a->longest_wait_s) {
@@ -485,7 +485,8 @@ static void look_for_growth(struct wgm_analysis *a, struct wgm_device *d, struct
 	const unsigned int from = WGM_LEVELS / 4, n = WGM_LEVELS - from;
 	unsigned int up = 0;
 	uint64_t fell = 0, rose = 0, first, last, middle;
-	double slot_s = (a->duration_s - a->whole_from_s) / WGM_LEVELS;
+	double slot_s = (a->duration_s - (a->whole_from_s > 0 ? a->whole_from_s : a->begin_s)) /
+			WGM_LEVELS;
 	double sx = 0, sy = 0, sxx = 0, sxy = 0, slope;
 	struct wgm_growth *g;
 
@@ -708,6 +709,7 @@ struct wgm_analysis *wgm_replay(struct wgm_trace *t, const struct wgm_watch *w)
 			a->sites[i].levels =
 				wg_alloc(t->arena, WGM_LEVELS * sizeof(*a->sites[i].levels));
 	}
+	a->begin_s = wgm_seconds(t, t->first);
 	a->duration_s = wgm_seconds(t, t->last);
 	a->whole_from_s = from ? wgm_seconds(t, from) : 0;
 	a->complete = t->h.ended && !t->lost;

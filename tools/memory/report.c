@@ -135,7 +135,7 @@ static void on_event(void *arg, const struct wgm_event *e, double at_s)
 			g->free[e->v[0]] = new_curve(true);
 		point(g->free[e->v[0]], at_s, e->v[1]);
 	} else if (e->tag == WGTR_E_WAIT) {
-		struct stall s = { wgm_seconds(t, e->v[3]), wgm_seconds(t, t->h.opened + e->v[4]),
+		struct stall s = { wgm_seconds(t, e->v[3]), wgm_span(t, e->v[4]),
 				   e->tid, wgm_function(t, (uint32_t)e->v[0]) };
 
 		if (g->nstalls < STALLS) {
@@ -214,7 +214,8 @@ static void path(FILE *out, const struct scale *s, const struct curve *c, bool a
 static void chart(FILE *out, struct gathered *g, const struct wgm_device *d)
 {
 	struct wgm_trace *t = g->a->t;
-	struct scale s = { 0, g->a->duration_s > 0 ? g->a->duration_s : 1, 1 };
+	struct scale s = { g->a->begin_s, g->a->duration_s > g->a->begin_s ? g->a->duration_s :
+			   g->a->begin_s + 1, 1 };
 	const struct curve *own = g->own[d->index], *fr = g->free[d->index];
 
 	s.top = d->total != WGM_NONE ? (double)d->total : (double)d->peak_own * 1.1 + 1;
@@ -230,7 +231,7 @@ static void chart(FILE *out, struct gathered *g, const struct wgm_device *d)
 	}
 	for (int i = 0; i <= 6; i++)
 		fprintf(out, "<text class=\"axis\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n",
-			WIDTH * i / 6, HEIGHT + 18, wgm_time(s.t1 * i / 6));
+			WIDTH * i / 6, HEIGHT + 18, wgm_time(s.t0 + (s.t1 - s.t0) * i / 6));
 	path(out, &s, own, true);
 	path(out, &s, fr, false);
 	if (g->a->whole_from_s > 0)

@@ -101,7 +101,7 @@ static void on_event(void *arg, const struct wgm_event *e, double at_s)
 	else if (e->tag == WGTR_E_WAIT)
 		put(d, d->wait, "iditd", (uint64_t)d->trace, wgm_seconds(t, e->v[3]),
 		    (uint64_t)e->tid, wgm_function(t, (uint32_t)e->v[0]),
-		    wgm_seconds(t, t->h.opened + e->v[4]));
+		    wgm_span(t, e->v[4]));
 }
 
 static void one(struct db *d, struct wgm_analysis *a)

@@ -580,7 +580,12 @@ static double to_ns(const struct wgm_trace *t, uint64_t from, uint64_t to)
 
 double wgm_seconds(const struct wgm_trace *t, uint64_t ticks)
 {
-	return to_ns(t, t->h.opened, ticks) * 1e-9;
+	return ((double)t->h.age_ns + to_ns(t, t->h.opened, ticks)) * 1e-9;
+}
+
+double wgm_span(const struct wgm_trace *t, uint64_t ticks)
+{
+	return to_ns(t, 0, ticks) * 1e-9;
 }
 
 double wgm_real(const struct wgm_trace *t, uint64_t ticks)

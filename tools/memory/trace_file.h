@@ -7,7 +7,7 @@
  * every offset, count and index is checked, and what does not fit is refused with the
  * place and the reason in `why`. A file whose writer was killed is whole up to its last
  * committed record. Times are ticks of the writer; wgm_seconds() turns them into seconds
- * since the trace was opened.
+ * since the process began.
  */
 #ifndef WG_MEMORY_TRACE_FILE_H
 #define WG_MEMORY_TRACE_FILE_H
@@ -107,7 +107,8 @@ struct wgm_trace {
 int wgm_trace_open(const char *path, struct wgm_trace **out, char *why, size_t n);
 void wgm_trace_close(struct wgm_trace *t);
 
-double wgm_seconds(const struct wgm_trace *t, uint64_t ticks); /* since opened; may be < 0 */
+double wgm_seconds(const struct wgm_trace *t, uint64_t ticks); /* since the process began */
+double wgm_span(const struct wgm_trace *t, uint64_t ticks);    /* a duration */
 double wgm_real(const struct wgm_trace *t, uint64_t ticks);    /* since the epoch */
 uint64_t wgm_mono_ns(const struct wgm_trace *t, uint64_t ticks);
 const char *wgm_function(const struct wgm_trace *t, uint32_t fn); /* never NULL */
