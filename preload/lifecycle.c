@@ -65,7 +65,10 @@ static void fork_child(void)
 {
 	if (wg_settings.disabled)
 		return;
-	forget_parent();
+	if (started_pid) /* most forks are of programs without CUDA: not a page is touched for them */
+		forget_parent();
+	else
+		wg_dump_fork_child();
 	wg_signal_fork_child();
 }
 
