@@ -274,6 +274,42 @@ static void acquires(void **state)
 		    sizeof(expected_acquires) / sizeof(expected_acquires[0]), WG_LIKELY);
 }
 
+/* A lock that processes share: held in one, waited for in the other, the same word in both. */
+static void shared(void **state)
+{
+	(void)state;
+	need_pythons();
+	for (size_t i = 0; i < npythons; i++) {
+		const struct wg_pylock *held, *wanted = NULL;
+		struct target t, child = { .out = -1 };
+		json_t *ids = start_script(&t, pythons[i], SCRIPTS "shared.py", NULL);
+
+		look_at(&t);
+		wg_python_collect(t.f, t.p, t.m, t.s);
+		child.pid = (pid_t)json_integer_value(json_object_get(ids, "child"));
+		look_at(&child);
+		wg_python_collect(child.f, child.p, child.m, child.s);
+		assert_int_equal(t.p->python.locks.n, 1);
+		held = &t.p->python.locks.v[0];
+		assert_string_equal(held->kind, "SemLock");
+		assert_int_equal(held->owner_tid,
+				 json_integer_value(json_object_get(ids, "holder")));
+		for (size_t k = 0; k < child.p->python.locks.n; k++)
+			if (child.p->python.locks.v[k].waiter_tid)
+				wanted = &child.p->python.locks.v[k];
+		assert_non_null(wanted);
+		assert_string_equal(wanted->kind, "SemLock");
+		assert_int_equal(wanted->owner_tid, 0);
+		assert_true(held->has_map && wanted->has_map);
+		assert_int_equal(held->map_ino, wanted->map_ino);
+		assert_int_equal(held->map_dev, wanted->map_dev);
+		assert_int_equal(held->map_off, wanted->map_off);
+		json_decref(ids);
+		end_target(&child);
+		end_target(&t);
+	}
+}
+
 /* ---- native stacks of an interpreter, unprivileged ------------------------------------------ */
 
 static void unprivileged_body(void)
@@ -325,7 +361,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(frames), cmocka_unit_test(gil), cmocka_unit_test(shutdown_seen),
-		cmocka_unit_test(locks), cmocka_unit_test(acquires),
+		cmocka_unit_test(locks), cmocka_unit_test(acquires), cmocka_unit_test(shared),
 		cmocka_unit_test(unprivileged), cmocka_unit_test(no_python),
 	};
 

@@ -412,10 +412,14 @@ static void semlock(struct wg_py *py, uint64_t object, struct wg_pylock *out)
 			return;
 		}
 	}
-	if (count > 0)
+	if (count > 0) {
 		owner_by_ident(py, out, last, "the SemLock's last_tid and count");
-	else
+		/* os.fork() copies the count, and with it the parent's claim. */
+		if (py->p->forked)
+			out->certainty = WG_LIKELY;
+	} else {
 		out->evidence = "this process does not hold it: its count is 0";
+	}
 }
 
 /* ---- acquire() without `with` --------------------------------------------------------- */
@@ -647,6 +651,81 @@ static void describe(struct locks *l, size_t thread, const struct wg_thread *t,
 	likely_owner(l, s, out);
 }
 
+/* ---- locks of multiprocessing, for the waiters in other processes ------------------------ */
+
+/* A SemLock that this process holds, once. */
+static void shared_lock(struct locks *l, uint64_t semlock_object)
+{
+	struct wg_python *y = &l->py->p->python;
+	struct wg_pylock *out;
+	int32_t count;
+
+	for (size_t k = 0; k < y->locks.n; k++)
+		if (y->locks.v[k].object == semlock_object && y->locks.v[k].owner_tid)
+			return;
+	if (y->locks.n >= MAX_HELD ||
+	    !wg_py_i32(l->py, semlock_object + SEMLOCK_COUNT, &count) || count <= 0)
+		return;
+	out = wg_push(l->py->f->arena, &y->locks);
+	semlock(l->py, semlock_object, out);
+}
+
+static void try_shared(void *arg, uint64_t object)
+{
+	static const char *const classes[] = { "Lock", "RLock", "Semaphore", "BoundedSemaphore" };
+	struct locks *l = arg;
+	char name[64];
+	uint64_t inner;
+
+	if (!wg_py_type_name(l->py, object, name, sizeof(name)))
+		return;
+	if (!strcmp(name, "_multiprocessing.SemLock"))
+		shared_lock(l, object);
+	for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+		if (strcmp(name, classes[i]))
+			continue;
+		inner = wg_py_attr(l->py, object, "_semlock");
+		if (inner && kind_of(l->py, inner) == SEMLOCK)
+			shared_lock(l, inner);
+	}
+}
+
+static bool uses_multiprocessing(struct wg_py *py)
+{
+	const struct wg_map *maps;
+	size_t n;
+
+	maps = wg_mem_maps(py->m, &n);
+	for (size_t i = 0; i < n; i++)
+		if (maps[i].path && strstr(maps[i].path, "_multiprocessing"))
+			return true;
+	return false;
+}
+
+/* Where programs keep them: variables of frames, and globals of the outermost module. */
+static void find_shared(struct locks *l)
+{
+	struct wg_py *py = l->py;
+	uint64_t globals, last = 0;
+
+	for (size_t t = 0; t < py->threads.n && t < 256; t++) {
+		const struct wg_py_frames *all = &py->frames[t];
+
+		for (size_t i = 0; i < all->n && i < 64; i++)
+			for (int k = 0; k < all->v[i].code->nlocals && k < 64; k++) {
+				uint64_t v = wg_py_slot(py, &all->v[i], k);
+
+				if (v)
+					try_shared(l, v);
+			}
+		if (all->n && wg_py_field(py, all->v[all->n - 1].addr, py->o.frame_globals,
+					  &globals) && globals != last) {
+			last = globals;
+			wg_py_dict_each(py, globals, 1024, try_shared, l);
+		}
+	}
+}
+
 void wg_python_locks(struct wg_py *py)
 {
 	struct locks l = { .py = py };
@@ -669,18 +748,9 @@ void wg_python_locks(struct wg_py *py)
 		if (fr)
 			describe(&l, i, t, &s, fr);
 	}
-	/* Locks that other processes can wait for: what this one holds. */
-	for (size_t i = 0; i < l.held.n; i++) {
-		struct wg_pylock *out;
-		bool known = false;
-
-		if (kind_of(py, l.held.v[i].object) != SEMLOCK)
-			continue;
-		for (size_t k = 0; k < y->locks.n && !known; k++)
-			known = y->locks.v[k].object == l.held.v[i].object;
-		if (known)
-			continue;
-		out = wg_push(py->f->arena, &py->p->python.locks);
-		semlock(py, l.held.v[i].object, out);
-	}
+	for (size_t i = 0; i < l.held.n; i++)
+		if (kind_of(py, l.held.v[i].object) == SEMLOCK)
+			shared_lock(&l, l.held.v[i].object);
+	if (uses_multiprocessing(py))
+		find_shared(&l);
 }
