@@ -392,6 +392,35 @@ static void asyncio_timer(struct wg_facts *f)
 	timeout(MAIN(f->procs.v[0]), 30);
 }
 
+static void poll_timer_deadlock(struct wg_facts *f) /* looks again each half second; the child hangs */
+{
+	poll_two_pipes(f);
+	timeout(MAIN(f->procs.v[0]), 0.5);
+}
+
+static void helper_sleeps_main_hangs(struct wg_facts *f) /* the peer's helper thread is no way out */
+{
+	struct wg_process *q = empty(f);
+
+	mutex(MAIN(q), 0x10, 200);
+	sleeps(thr(f, q, 201, "heartbeat"), 1, 0.3);
+}
+
+static void helper_works_main_hangs(struct wg_facts *f)
+{
+	helper_sleeps_main_hangs(f);
+	runs(T(f->procs.v[1], 201));
+}
+
+static void joins_idle_process(struct wg_facts *f)
+{
+	empty_silent(f);
+	f->procs.v[0]->threads.v[0].wait.fd = WG_NO_INT;
+	polls_fd(f, MAIN(f->procs.v[0]), WG_OP_POLL, 3, POLLIN);
+	python(f, MAIN(f->procs.v[0]), "selectors.py:select multiprocessing/connection.py:wait "
+				       "multiprocessing/popen_fork.py:wait multiprocessing/process.py:join app.py:main");
+}
+
 static void timerfd(struct wg_facts *f)
 {
 	struct wg_process *p = proc(f, 100, "app");
@@ -963,6 +992,10 @@ static const struct graph_case cases[] = {
 	{"self-pipe", self_pipe_alone, "idle", N, 0, 0, NULL, 0},
 	{"event loop with nothing to come", asyncio_forever, "no-waker", Y, 100, 100, NULL, 1},
 	{"event loop with a timer", asyncio_timer, "idle", N, 0, 0, NULL, 0},
+	{"poll with a short timeout, child deadlocked", poll_timer_deadlock, "lock-self", Y, 200, 200, NULL, 1},
+	{"peer's helper sleeps", helper_sleeps_main_hangs, "lock-self", Y, 200, 200, NULL, 0},
+	{"peer's helper works", helper_works_main_hangs, "busy-cpu", N, 0, 0, NULL, 0},
+	{"joins an idle process", joins_idle_process, "idle", N, 0, 0, NULL, 0},
 	{"timerfd", timerfd, "idle", N, 0, 0, NULL, 0},
 	{"eventfd, nobody", eventfd_nobody, "no-waker", Y, 100, 100, NULL, 0},
 	{"eventfd, worker computes", eventfd_worker, "busy-cpu", N, 0, 0, NULL, 0},

@@ -244,6 +244,13 @@ static void forked_python_lock(struct wg_facts *f)
 	python(f, MAIN(f->procs.v[0]), "app.py:log app.py:main");
 }
 
+static void forked_lock_and_feeder(struct wg_facts *f) /* a spare service thread of its own changes nothing */
+{
+	forked_python_lock(f);
+	sem(thr(f, f->procs.v[0], 121, "QueueFeederThre"), 0x90);
+	python(f, T(f->procs.v[0], 121), "threading.py:wait multiprocessing/queues.py:_feed threading.py:run");
+}
+
 static void forked_pool_lost(struct wg_facts *f) /* waits to be signalled by threads it never had */
 {
 	struct wg_process *c = proc(f, 120, "app");
@@ -584,6 +591,17 @@ static void nested_pool(struct wg_facts *f)
 	}
 }
 
+static void nested_thread_pool(struct wg_facts *f) /* multiprocessing.pool.ThreadPool, of one worker */
+{
+	struct wg_process *p = proc(f, 100, "python");
+
+	sem(MAIN(p), 0x10);
+	python(f, MAIN(p), "threading.py:wait multiprocessing/pool.py:wait multiprocessing/pool.py:get app.py:main");
+	sem(thr(f, p, 101, "pool"), 0x20);
+	python(f, T(p, 101), "threading.py:wait multiprocessing/pool.py:wait multiprocessing/pool.py:get "
+			     "app.py:task multiprocessing/pool.py:worker threading.py:run");
+}
+
 static void nested_pool_free_worker(struct wg_facts *f)
 {
 	struct wg_process *p;
@@ -712,6 +730,7 @@ static const struct graph_case cases[] = {
 	{"forked, plain contention", forked_contention, "busy-cpu", WG_HUNG_NO, 120, 121, NULL, 0},
 	{"forked, semaphore", forked_sem, "lock-after-fork", WG_HUNG_YES, 120, 0, NULL, 1},
 	{"forked, Python lock", forked_python_lock, "lock-after-fork", WG_HUNG_YES, 120, 0, NULL, 1},
+	{"forked, lock and a feeder", forked_lock_and_feeder, "lock-after-fork", WG_HUNG_YES, 120, 0, NULL, 1},
 	{"forked, pool lost", forked_pool_lost, "no-waker", WG_HUNG_YES, 120, 0, NULL, 0},
 	{"not forked, semaphore", spawned_sem, "no-waker", WG_HUNG_YES, 120, 0, NULL, 0},
 	{"condition, nobody", cond_nobody, "no-waker", WG_HUNG_YES, 100, 100, NULL, 0},
@@ -746,6 +765,7 @@ static const struct graph_case cases[] = {
 	{"queue, idle executor", queue_idle_executor, "no-waker", WG_HUNG_YES, 100, 100, NULL, 1},
 	{"queue, producer works", queue_producer_works, "busy-cpu", WG_HUNG_NO, 0, 0, NULL, 0},
 	{"nested pool", nested_pool, "deadlock", WG_HUNG_YES, 0, 0, "pool", 1},
+	{"nested thread pool of one", nested_thread_pool, "deadlock", WG_HUNG_YES, 0, 0, NULL, 1},
 	{"nested pool with a free worker", nested_pool_free_worker, "busy-cpu", WG_HUNG_NO, 0, 0, NULL, 0},
 	{"Python join, stuck", python_join_stuck, "no-waker", WG_HUNG_YES, 100, 101, NULL, 1},
 	{"Python join, one of two", python_join_one_of_two, "lock-orphaned", WG_HUNG_YES, 0, 133, NULL, 0},

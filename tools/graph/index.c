@@ -402,6 +402,11 @@ static int64_t comm_rank(const struct wg_process *p)
 	return best ? best->rank : WG_NO_INT;
 }
 
+static bool of_job(const struct wg_process *p)
+{
+	return !p->stub && (p->recorded || wg_has_int(p->rank) || p->comms.n || p->trace_only);
+}
+
 void wg_index(struct wg_b *b)
 {
 	const struct wg_facts *f = b->f;
@@ -432,7 +437,9 @@ void wg_index(struct wg_b *b)
 		pi->main_thr = -1;
 		pi->parent = -1;
 		pi->dead = is_dead(b, p, others_live);
-		pi->is_self = f->self_pid && p->pid == f->self_pid && !p->from_snapshot;
+		/* Whoever waits for this very answer does not wait for work. */
+		pi->is_self = !p->from_snapshot && ((f->self_pid && p->pid == f->self_pid) ||
+						    (p->comm && !strcmp(p->comm, "waitgraph")));
 		pi->rank = wg_has_int(p->rank) ? p->rank : comm_rank(p);
 		for (uint32_t k = 0; k < p->threads.n; k++) {
 			struct wg_inode *n = &b->n.v[base + k];
@@ -474,9 +481,14 @@ void wg_index(struct wg_b *b)
 		for (uint32_t i = 0; i < b->np; i++)
 			if (b->pi[i].p->pid == f->asked.v[k] && !b->pi[i].p->from_snapshot)
 				b->pi[i].asked = true;
-	if (!f->asked.n) /* snapshots, traces: everything is asked about */
+	if (!f->asked.n) { /* snapshots, traces: the job, not what was looked at beside it */
+		bool job = false;
+
 		for (uint32_t i = 0; i < b->np; i++)
-			b->pi[i].asked = !b->pi[i].p->stub;
+			job |= of_job(b->pi[i].p);
+		for (uint32_t i = 0; i < b->np; i++)
+			b->pi[i].asked = job ? of_job(b->pi[i].p) : !b->pi[i].p->stub;
+	}
 	b->flock_next = wg_alloc(b->a, f->locks.n * sizeof(*b->flock_next) + 1);
 	for (uint32_t k = (uint32_t)f->locks.n; k-- > 0;) {
 		const struct wg_file_lock *l = &f->locks.v[k];

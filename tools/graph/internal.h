@@ -69,7 +69,12 @@ enum wg_fate {
 	FATE_PENDING, /* may well move by itself soon: a young kernel, a short timer */
 	FATE_MOVING,  /* works, or moved between the samples */
 };
-enum wg_mode { MODE_ALL, MODE_ANY, MODE_ONE };
+enum wg_mode {
+	MODE_ALL,
+	MODE_ANY,
+	MODE_ONE,
+	MODE_ACTOR, /* a process: whoever of it moves; if none does, its main thread, the first edge */
+};
 
 enum wg_itype {
 	IT_THREAD, IT_PROCESS, IT_LOCK, IT_GIL, IT_STREAM, IT_EVENT, IT_COLLECTIVE, IT_PIPE,

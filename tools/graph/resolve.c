@@ -289,7 +289,7 @@ static void finish_process(struct wg_b *b, int32_t proc)
 	struct wg_pinfo *pi = &b->pi[proc];
 	const struct wg_process *p = pi->p;
 	uint32_t main_node = pi->main_thr < 0 ? WG_NONE : pi->tbase + (uint32_t)pi->main_thr;
-	uint32_t lone = WG_NONE, n = 0;
+	uint32_t n = 0;
 	bool visible = b->n.v[pi->node].visible;
 
 	if (pi->dead) {
@@ -299,6 +299,8 @@ static void finish_process(struct wg_b *b, int32_t proc)
 		b->n.v[pi->node].end.gone = true;
 		return;
 	}
+	if (!b->n.v[pi->node].visible && p->threads.n)
+		return; /* nobody waits for it */
 	if (pi->is_self) {
 		wg_set_end(b, pi->node, CL_IDLE, FATE_IDLE, WG_CERTAIN, "it answers this question");
 		return;
@@ -313,14 +315,14 @@ static void finish_process(struct wg_b *b, int32_t proc)
 			continue;
 		e = wg_edge(b, pi->node, pi->tbase + i, WG_EDGE_CHILD_OF, true, "thread of the process");
 		e->hidden = true;
-		lone = pi->tbase + i;
 		n++;
 	}
 	b->n.v[pi->node].visible = visible;
 	if (n > 1) /* which of them would act is not known */
 		for (uint32_t x = b->n.v[pi->node].first; x; x = b->e.v[x - 1].next)
 			b->e.v[x - 1].certain = b->e.v[x - 1].to == main_node;
-	(void)lone;
+	if (n && p->threads.v[0].state != 'Z')
+		b->n.v[pi->node].mode = MODE_ACTOR;
 	if (n)
 		return;
 	if (p->stub && wg_has_sec(p->cpu_share) && p->cpu_share >= 0.2)

@@ -617,7 +617,11 @@ void wg_resolve_poll(struct wg_ctx *c)
 	size_t n = w->fds.n, known = 0, watched = 0;
 	double T = wg_timeout(c->t);
 	struct wg_b *b = c->b;
-	bool loop = w->op == WG_OP_EPOLL;
+	/* Joining a process polls its sentinel: that is no message that somebody owes. */
+	bool joins = wg_py_has(c->t, "multiprocessing/process.py", "join") ||
+		     wg_py_has(c->t, "multiprocessing/popen_fork.py", NULL) ||
+		     wg_py_has(c->t, "multiprocessing/spawn.py", "join");
+	bool loop = w->op == WG_OP_EPOLL || joins;
 
 	if (!n && ep) {
 		fds = ep->epoll.v;
@@ -662,7 +666,7 @@ void wg_resolve_poll(struct wg_ctx *c)
 		}
 	}
 	/* An event loop sleeps until its next timer, however far that is. */
-	if (loop && wg_has_sec(T) && T > WG_SHORT_TIMEOUT && !b->n.v[c->node].has_end) {
+	if (w->op == WG_OP_EPOLL && wg_has_sec(T) && T > WG_SHORT_TIMEOUT && !b->n.v[c->node].has_end) {
 		wg_set_end(b, c->node, CL_IDLE, FATE_IDLE, WG_CERTAIN,
 			   wg_say(b, "its next timer is at most %s away", wg_secs(b, T)));
 		b->n.v[c->node].end.timer_s = T;

@@ -342,6 +342,17 @@ static bool guard_holder(struct wg_ctx *c, uint32_t lock, const char *what)
 	return false;
 }
 
+/* All other threads of the process are spare hands at rest: none of them took the lock. */
+static bool others_spare(struct wg_ctx *c)
+{
+	if (c->p->threads.n > 64)
+		return false;
+	for (size_t i = 0; i < c->p->threads.n; i++)
+		if (&c->p->threads.v[i] != c->t && !wg_is_bystander(c->b, c->proc, &c->p->threads.v[i]))
+			return false;
+	return true;
+}
+
 void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 {
 	struct wg_b *b = c->b;
@@ -386,7 +397,7 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 		return;
 	}
 	/* With threads of its own the holder may be one of those. */
-	if (p->forked && is_lock && own == 1) {
+	if (p->forked && is_lock && (own == 1 || others_spare(c))) {
 		wg_set_end(b, c->node, CL_LOCK_AFTER_FORK, FATE_STUCK, WG_LIKELY,
 			   wg_say(b, "the %s was held when pid %d was forked, and no thread of this "
 				     "process can release it", what, p->pid));

@@ -123,12 +123,18 @@ static uint32_t joined_node(struct wg_ctx *c)
 	return n;
 }
 
-/* A worker of an executor that waits for another task of the same executor. */
-static bool in_pool_task(const struct wg_thread *t)
+/* It waits for the result of a task of a thread pool. */
+static bool awaits_task(const struct wg_thread *t)
 {
-	return wg_py_has(t, "concurrent/futures/thread.py", "_worker") &&
-	       (wg_frames_py_at(t, "threading.py", "wait") &&
-		wg_py_has(t, "concurrent/futures/_base.py", NULL));
+	return wg_frames_py_at(t, "threading.py", "wait") &&
+	       (wg_py_has(t, "concurrent/futures/_base.py", NULL) ||
+		wg_py_has(t, "multiprocessing/pool.py", "get"));
+}
+
+static bool pool_worker(const struct wg_thread *t)
+{
+	return wg_py_has(t, "concurrent/futures/thread.py", "_worker") ||
+	       wg_py_has(t, "multiprocessing/pool.py", "worker");
 }
 
 static bool resolve_pool(struct wg_ctx *c, uint32_t lock)
@@ -136,16 +142,15 @@ static bool resolve_pool(struct wg_ctx *c, uint32_t lock)
 	struct wg_b *b = c->b;
 	uint32_t workers = 0, inside = 0, first = WG_NONE;
 
-	if (!wg_py_has(c->t, "concurrent/futures/_base.py", NULL) ||
-	    !wg_frames_py_at(c->t, "threading.py", "wait"))
+	if (!awaits_task(c->t))
 		return false;
 	for (uint32_t i = 0; i < c->p->threads.n; i++) {
 		const struct wg_thread *o = &c->p->threads.v[i];
 
-		if (!wg_py_has(o, "concurrent/futures/thread.py", "_worker"))
+		if (!pool_worker(o))
 			continue;
 		workers++;
-		if (in_pool_task(o) && wg_still(b, c->p, o) != STILL_NO) {
+		if (awaits_task(o) && wg_still(b, c->p, o) != STILL_NO) {
 			inside++;
 			if (first == WG_NONE && o != c->t)
 				first = b->pi[c->proc].tbase + i;

@@ -156,6 +156,39 @@ static void consider(struct wg_b *b, uint32_t node, bool only_hard, struct choic
 	prefer(b, too_young(b, &f) ? young : hung, &f);
 }
 
+/*
+ * It asks again every few seconds for something that can not come: a lock whose owner is gone, a
+ * worker that is deadlocked. The thread moves, its chain does not. Only for what a wait names
+ * itself, and only where nothing behind it moves or merely idles.
+ */
+static void consider_poll(struct wg_b *b, uint32_t node, struct choice *hung)
+{
+	struct wg_inode *n = &b->n.v[node];
+	const struct wg_thread *t = wg_thr(b, n);
+	struct wg_finding f;
+	enum wg_fate fate = n->fate;
+	bool any = false;
+
+	if (!n->has_end || n->end.cls != CL_IDLE || fate != FATE_IDLE || !n->first ||
+	    !wg_has_sec(n->end.timer_s) || t->wait.op == WG_OP_EPOLL)
+		return;
+	for (uint32_t k = n->first; k; k = b->e.v[k - 1].next) {
+		if (wg_edge_fate(b, &b->e.v[k - 1]) != FATE_STUCK)
+			return;
+		any = true;
+	}
+	if (!any)
+		return;
+	n->has_end = false;
+	n->fate = FATE_STUCK;
+	if (wg_find(b, node, &f) && hard(f.cls) && !awaits_orders(b, &f)) {
+		f.certain = false;
+		prefer(b, hung, &f);
+	}
+	n->has_end = true;
+	n->fate = fate;
+}
+
 static bool polls_children(const struct wg_b *b, int32_t i)
 {
 	const struct wg_pinfo *pi = &b->pi[i];
@@ -188,6 +221,11 @@ static void find_hung(struct wg_b *b, struct choice *hung, struct choice *young)
 			consider(b, b->pi[i].tbase + k, true, hung, young);
 		}
 	}
+	if (hung->found)
+		return;
+	for (uint32_t i = 0; i < b->np; i++)
+		if (b->pi[i].asked && !b->pi[i].dead && b->pi[i].main_thr >= 0)
+			consider_poll(b, b->pi[i].tbase + (uint32_t)b->pi[i].main_thr, hung);
 	if (hung->found)
 		return;
 	for (uint32_t i = 0; i < b->np; i++) {

@@ -408,6 +408,8 @@ static const char *symptom(struct wg_b *b, const struct wg_finding *f)
 {
 	const struct wg_inode *n = &b->n.v[f->start];
 
+	if (n->type == IT_PROCESS)
+		return wg_name_process(b, n->proc);
 	if (n->type != IT_THREAD)
 		return wg_say(b, "%s of %s stands still", wg_name_node(b, f->start),
 			      n->proc >= 0 ? wg_name_process(b, n->proc) : "a process");
