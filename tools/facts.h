@@ -248,6 +248,12 @@ struct wg_thread {
 	const uint8_t *code;
 	uint64_t code_at;
 	size_t code_len;
+	/*
+	 * In a timed sleep, and what it does when it wakes was not watched: no privilege, or it did
+	 * not wake while we looked. A poll of a lock file looks just like that, so nobody may call
+	 * it idle by design with certainty.
+	 */
+	bool between_unseen;
 };
 
 /* ---- files -------------------------------------------------------------- */

@@ -572,7 +572,10 @@ static int look_at_a_poller(int32_t pid)
 		t = wg_find_thread(f->procs.v[0], sh->tid);
 		if (t && t->sampled_twice && t->switches >= 2 && t->repeat_syscall) {
 			if (misses(&f->procs.v[0]->missing, "what polling threads poll"))
-				rc = strstr(t->repeat_syscall, "nanosleep") ? 0 : 2;
+				rc = strstr(t->repeat_syscall, "nanosleep") &&
+				     (t->between_unseen || t->wait.op != WG_OP_SLEEP) ? 0 : 2;
+			else if (t->between_unseen)
+				rc = 5;
 			else if (!t->repeat_path || !strstr(t->repeat_path, "nothing-here"))
 				rc = 3;
 			else if (t->repeat_exists != 0 || t->repeat_errno != ENOENT)

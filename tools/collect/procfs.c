@@ -1398,13 +1398,14 @@ void wg_procfs_ages(struct wg_facts *f, struct wg_process *p)
 		return;
 	dt = c->sampled_at - k->at;
 	if (!(dt > 0))
-		return;
+		dt = 0;
 	p->age_s += dt; /* NAN stays NAN */
 	p->fork_age_s += dt;
 	for (size_t i = 0; i < p->threads.n; i++) {
 		struct wg_thread *t = &p->threads.v[i];
 		struct wg_ptask *x = wg_ptask(k, t->tid);
 
+		t->between_unseen = t->wait.op == WG_OP_SLEEP && (!x || !x->calls_seen);
 		/* A thread that was sampled twice has its ages from the second time. */
 		if (x && !t->sampled_twice) {
 			double late = c->sampled_at - x->at;

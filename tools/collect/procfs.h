@@ -33,6 +33,7 @@ struct wg_ptask { /* what the latest sample of one thread said, raw */
 	int cpu;
 	uint32_t flags;
 	const char *wchan;
+	bool calls_seen;   /* it came out of its call while its calls were watched */
 	/* Looks between the samples. */
 	int looks, moved; /* taken; how often it had run since the look before */
 	struct wg_pt_syscall seen[WG_LOOKS];

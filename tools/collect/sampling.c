@@ -585,8 +585,13 @@ void wg_sampling_finish(struct wg_sampling *s)
 		if (t && w->p->alive) {
 			struct wg_mem *m = wg_pproc(s->f, w->p)->mem;
 
-			if (w->ncalls)
+			if (w->ncalls) {
+				struct wg_ptask *x = wg_ptask(wg_pproc(s->f, w->p), t->tid);
+
 				judge_calls(w, t);
+				if (x)
+					x->calls_seen = true;
+			}
 			if (m && t->state == 'R')
 				take_pcs(s->f, w, t, m);
 			look_at_file(s->f, w->p, t);
