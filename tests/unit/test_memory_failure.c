@@ -100,6 +100,7 @@ static void plain(void)
 	CHECK(guest_devices[0].failures == 1);
 	CHECK(guest_devices[0].own == 3 * GIB);
 	CHECK(guest_failures[0].recovered == 0);
+	guest_free(0, WG_MEM_DEVICE, BASE);
 }
 
 static void test_numbers(void **state)
@@ -119,6 +120,10 @@ static void test_numbers(void **state)
 	assert_string_equal(wgm_function(a->t, f->fn), "cuMemAlloc_v2");
 	frames = wgm_frames(a->t, &f->stack, &n);
 	assert_string_equal(frames[0].symbol, "plain");
+	/* Who held it at that moment. */
+	assert_int_equal(f->holders.n, 1);
+	assert_string_equal(f->holders.v[0].library, "test_memory_failure");
+	assert_int_equal(f->holders.v[0].bytes, 3 * GIB);
 	wgm_trace_close(a->t);
 }
 

@@ -363,6 +363,26 @@ static void for_ever(void)
 	}
 }
 
+/* A busy machine may take its time to start the other process. */
+static void wait_until_busy(void)
+{
+	char why[320];
+
+	for (int i = 0; i < 3000; i++) {
+		uint64_t allocs = 0;
+		struct wgm_trace *t;
+
+		if (!wgm_trace_open(trace_path(), &t, why, sizeof(why))) {
+			allocs = t->devices[0].allocs;
+			wgm_trace_close(t);
+		}
+		if (allocs > 1000)
+			return;
+		usleep(10000);
+	}
+	fail_msg("the recorded process does not get going: %s", why);
+}
+
 static void test_kill(void **state)
 {
 	(void)state;
@@ -377,7 +397,8 @@ static void test_kill(void **state)
 				_exit(99);
 			for_ever();
 		}
-		usleep(20000 + (useconds_t)round * 7777);
+		wait_until_busy();
+		usleep((useconds_t)round * 7777);
 		kill(pid, SIGKILL);
 		waitpid(pid, &status, 0);
 		path = trace_path();
@@ -708,7 +729,7 @@ static void test_living(void **state)
 			_exit(99);
 		for_ever();
 	}
-	usleep(100000);
+	wait_until_busy();
 	for (int i = 0; i < 30; i++) {
 		struct wgm_trace *t;
 		struct wgm_analysis *a;

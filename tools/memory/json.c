@@ -80,6 +80,16 @@ static json_t *failure(struct wgm_analysis *a, const struct wgm_failure *f)
 	put_bytes(o, "error", (uint64_t)f->error);
 	if (caller >= 0)
 		put_text(o, "library", frames[caller].library);
+	if (f->holders.n) {
+		json_t *held = json_array(), *x;
+
+		for (size_t i = 0; i < f->holders.n; i++) {
+			json_array_append_new(held, x = json_object());
+			put_text(x, "library", f->holders.v[i].library);
+			put_bytes(x, "bytes", f->holders.v[i].bytes);
+		}
+		json_object_set_new(o, "held_by_library", held);
+	}
 	json_object_set_new(o, "stack", wgm_json_stack(frames, n));
 	json_object_set_new(o, "python_stack", python(f->py, f->npy));
 	return o;

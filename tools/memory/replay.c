@@ -35,6 +35,8 @@ struct held { /* bytes of a site now, and at its device's last peak */
 	uint32_t epoch; /* at_peak is of this peak; an older one: `now` has not changed since */
 };
 
+#define SNAPSHOTS 64 /* of failures, the first ones */
+
 struct replay {
 	struct wgm_trace *t;
 	struct wgm_analysis *a;
@@ -46,6 +48,10 @@ struct replay {
 	size_t nheld;
 	uint64_t slot_ticks, next_slot;
 	unsigned int slot;
+	struct {
+		uint64_t failure, *held; /* number; bytes of each site then */
+	} snapshots[SNAPSHOTS];
+	unsigned int nsnapshots;
 };
 
 static enum space space_of(uint32_t kind)
@@ -327,6 +333,25 @@ static void levels_until(struct replay *r, uint64_t at)
 	}
 }
 
+/* Who holds what while an allocation fails. A repetition of the same failure changes nothing. */
+static void snapshot(struct replay *r, uint64_t failure)
+{
+	uint64_t *held;
+
+	for (unsigned int i = 0; i < r->nsnapshots; i++)
+		if (r->snapshots[i].failure == failure)
+			return;
+	if (!failure || r->nsnapshots == SNAPSHOTS)
+		return;
+	held = calloc(r->nheld + 1, sizeof(*held));
+	if (!held)
+		abort();
+	for (size_t i = 0; i < r->nheld; i++)
+		held[i] = r->held[i].now;
+	r->snapshots[r->nsnapshots].failure = failure;
+	r->snapshots[r->nsnapshots++].held = held;
+}
+
 static void one(struct replay *r, const struct wgm_event *e)
 {
 	struct block new = { .at = e->at, .state = 1 }, *b;
@@ -383,6 +408,9 @@ static void one(struct replay *r, const struct wgm_event *e)
 		}
 		return;
 	}
+	case WGTR_E_FAILURE:
+		snapshot(r, e->v[0]);
+		return;
 	default:
 		return;
 	}
@@ -626,6 +654,47 @@ static void finish_device(struct replay *r, int i)
 	largest_possible(d);
 }
 
+static int holder_by_bytes(const void *a, const void *b)
+{
+	const struct wgm_holder *x = a, *y = b;
+
+	return x->bytes < y->bytes ? 1 : x->bytes > y->bytes ? -1 : strcmp(x->library, y->library);
+}
+
+static void finish_snapshot(struct replay *r, uint64_t failure, const uint64_t *held)
+{
+	struct wgm_trace *t = r->t;
+	struct wgm_failure *f = NULL;
+
+	for (size_t i = 0; i < t->failures.n && !f; i++)
+		if (t->failures.v[i].number == failure)
+			f = &t->failures.v[i];
+	if (!f || f->holders.n)
+		return; /* by an earlier replay of the same trace */
+	for (size_t i = 0; i < r->nheld; i++) {
+		struct wgm_site *s = &r->a->sites[i];
+		uint32_t kind = kind_of(r, (uint32_t)i);
+		struct wgm_holder *h = NULL;
+		const char *name;
+
+		if (!held[i] || device_of(r, (uint32_t)i) != f->device ||
+		    (kind != WG_MEM_DEVICE && kind != WG_MEM_VMM && kind != WG_MEM_ASYNC))
+			continue;
+		wgm_attribute(r->a, s);
+		name = s->library ? s->library : "(unknown)";
+		for (size_t k = 0; k < f->holders.n && !h; k++)
+			if (!strcmp(f->holders.v[k].library, name))
+				h = &f->holders.v[k];
+		if (!h) {
+			h = wg_push(t->arena, &f->holders);
+			h->library = name;
+		}
+		h->bytes += held[i];
+	}
+	if (f->holders.n)
+		qsort(f->holders.v, f->holders.n, sizeof(*f->holders.v), holder_by_bytes);
+}
+
 static void finish(struct replay *r)
 {
 	struct wgm_analysis *a = r->a;
@@ -731,6 +800,11 @@ struct wgm_analysis *wgm_replay(struct wgm_trace *t, const struct wgm_watch *w)
 	if (!err) {
 		levels_until(&r, UINT64_MAX);
 		finish(&r);
+	}
+	for (unsigned int i = 0; i < r.nsnapshots; i++) {
+		if (!err)
+			finish_snapshot(&r, r.snapshots[i].failure, r.snapshots[i].held);
+		free(r.snapshots[i].held);
 	}
 	free(r.table);
 	free(r.held);

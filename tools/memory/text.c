@@ -159,6 +159,18 @@ static void print_failure(FILE *out, struct wgm_analysis *a, const struct wgm_de
 	int who = wgm_caller(frames, n), shown = 0;
 
 	wrap(out, 2, wg_fmt(a->t->arena, "FAILED  %s.", wgm_failure_text(a, d, f)));
+	if (f->holders.n && wgm_on_card(f->kind)) {
+		const char *held = NULL;
+
+		for (size_t i = 0; i < f->holders.n && i < 3; i++)
+			held = wg_fmt(a->t->arena, "%s%s%s %s%s", held ? held : "", held ? ", " : "",
+				      f->holders.v[i].library, wgm_size(f->holders.v[i].bytes),
+				      f->total != WGM_NONE && f->total ?
+				      wg_fmt(a->t->arena, " (%.0f %% of the card)",
+					     100.0 * (double)f->holders.v[i].bytes /
+						     (double)f->total) : "");
+		wrap(out, 10, wg_fmt(a->t->arena, "held then: %s", held));
+	}
 	if (f->repeats)
 		fprintf(out, "          the same call failed %" PRIu64 " times more\n", f->repeats);
 	for (uint32_t i = 0; i < f->npy && i < 6; i++) {

@@ -42,6 +42,10 @@ struct wgm_object {
 	size_t build_id_len;
 	const char *path;
 };
+struct wgm_holder {
+	const char *library;
+	uint64_t bytes;
+};
 struct wgm_failure {
 	uint64_t number, at;
 	uint32_t tid;
@@ -57,6 +61,8 @@ struct wgm_failure {
 	uint32_t npy;
 	uint32_t recovered; /* as in struct wgrec_failure */
 	uint64_t repeats;
+	/* Filled by the replay: who held the device's memory then, most first. Empty: not known. */
+	WG_VEC(struct wgm_holder) holders;
 };
 struct wgm_thread {
 	uint32_t tid;
