@@ -1365,6 +1365,26 @@ static void test_limits_of_group(void **state)
 	rmdir(pids);
 }
 
+/* A kernel thread has no system call, though /proc prints zeroes for one. */
+static void test_kernel_thread(void **state)
+{
+	struct wg_facts *f = wg_facts_new();
+	int32_t pid = 2;
+	struct wg_collect_options o = options(&pid);
+	bool kernel;
+
+	(void)state;
+	kernel = !wg_collect(f, &o) && f->procs.n && !strcmp(f->procs.v[0]->comm, "kthreadd");
+	if (kernel) {
+		assert_int_equal(f->procs.v[0]->threads.n, 1);
+		assert_int_equal(f->procs.v[0]->threads.v[0].wait.op, WG_OP_UNKNOWN);
+		assert_false(wg_has_int(f->procs.v[0]->threads.v[0].wait.fd));
+	}
+	wg_facts_free(f);
+	if (!kernel)
+		skip(); /* a container */
+}
+
 static int clean_up(void **state)
 {
 	static const char *const names[] = { "lock", "fifo", "shared" };
@@ -1408,6 +1428,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_given_descriptors),
 		cmocka_unit_test(test_frozen),
 		cmocka_unit_test(test_limits_of_group),
+		cmocka_unit_test(test_kernel_thread),
 	};
 	int rc;
 

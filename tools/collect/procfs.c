@@ -836,6 +836,9 @@ static void take_record(struct wg_facts *f, struct sample *s, const struct wg_ra
 	case R_T_SYSCALL:
 		s->syscall_err = r->err;
 		s->t.got_sys = !r->err && wg_pt_syscall(r->text, &s->t.sys);
+		/* The kernel's own threads (io_uring's workers too) have no call and no user's registers. */
+		if (s->t.got_sys && !s->t.sys.running && !s->t.sys.sp && !s->t.sys.pc)
+			s->t.got_sys = false;
 		break;
 	case R_T_SCHED:
 		if (!r->err && wg_pt_sched(r->text, &sched)) {
