@@ -466,6 +466,14 @@ static void gil_computing(struct wg_facts *f)
 	runs(thr(f, p, 101, "python"));
 }
 
+static void gil_waiter_awake(struct wg_facts *f) /* met in the moment when it asks again */
+{
+	gil_computing(f);
+	runs(MAIN(f->procs.v[0]));
+	MAIN(f->procs.v[0])->cpu_share = 0.003;
+	MAIN(f->procs.v[0])->has_python = true;
+}
+
 static void gil_sleeping(struct wg_facts *f)
 {
 	struct wg_process *p = gil(f);
@@ -754,6 +762,7 @@ static const struct graph_case cases[] = {
 	{"words unreadable", words_unreadable, "unknown", WG_HUNG_NULL, 0, 0, "futex words", 0},
 	{"GIL and mutex", gil_inversion, "deadlock", WG_HUNG_YES, 100, 0, "GIL", -1},
 	{"GIL holder computes", gil_computing, "busy-cpu", WG_HUNG_NO, 100, 101, NULL, 0},
+	{"GIL waiter met awake", gil_waiter_awake, "busy-cpu", WG_HUNG_NO, 100, 101, "GIL", 0},
 	{"GIL holder naps", gil_sleeping, "idle", WG_HUNG_NO, 0, 0, NULL, 0},
 	{"GIL held for one who needs it", gil_held_for_worker, "deadlock", WG_HUNG_YES, 0, 0, NULL, 1},
 	{"GIL held while polling", gil_spin, "deadlock", WG_HUNG_YES, 0, 0, NULL, 1},

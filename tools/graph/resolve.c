@@ -32,8 +32,8 @@ static const char *const op_does[] = {
 	[WG_OP_WRITE] = "writes",		 [WG_OP_SYNC] = "waits for its writes to reach storage",
 	[WG_OP_POLL] = "polls",			 [WG_OP_EPOLL] = "waits for events",
 	[WG_OP_ACCEPT] = "waits for a connection", [WG_OP_CONNECT] = "connects",
-	[WG_OP_WAIT] = "waits for a child",	 [WG_OP_FLOCK] = "waits for a file lock",
-	[WG_OP_FCNTL] = "waits for a file lock", [WG_OP_SLEEP] = "sleeps",
+	[WG_OP_WAIT] = "waits for a child",	 [WG_OP_FLOCK] = "waits",
+	[WG_OP_FCNTL] = "waits", [WG_OP_SLEEP] = "sleeps",
 	[WG_OP_SIGWAIT] = "waits for a signal",	 [WG_OP_OPEN] = "opens a file",
 	[WG_OP_FSMETA] = "changes or asks a file", [WG_OP_IOCTL] = "waits in an ioctl",
 	[WG_OP_IOURING] = "waits for I/O completions", [WG_OP_SYSV] = "waits for a System V object",
@@ -94,6 +94,12 @@ static void resolve_running(struct wg_ctx *c)
 		wg_set_end(c->b, c->node, CL_BUSY_CPU, FATE_PENDING, WG_LIKELY,
 			   "it is ready to run and got almost no processor time");
 		n->wdoes = "is ready to run";
+		return;
+	}
+	if (wg_has_sec(c->t->cpu_share) && c->t->cpu_share < 0.02) {
+		/* It mostly sleeps and was met awake. */
+		n->wdoes = "runs";
+		end_here(c, CL_PROGRESSING, FATE_MOVING, "it was just awake");
 		return;
 	}
 	n->wdoes = "computes";

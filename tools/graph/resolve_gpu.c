@@ -738,10 +738,19 @@ static bool resolve_call(struct wg_ctx *c, const struct wg_call *call, bool inne
 			}
 			return stream_edge(c, s, call, false, "the event was recorded on that stream");
 		}
-		if (call->has_stream)
+		if (call->has_stream) {
+			if (s >= 0 && !wg_stream_pending(&p->streams.v[s]) && young) {
+				young_or_unknown(c, call, true);
+				return true;
+			}
 			return stream_edge(c, s, call, false, "argument of the call");
+		}
 		if (all_streams(c, call, false, false, "the call waits for all streams of the device"))
 			return true;
+		if (young) {
+			young_or_unknown(c, call, true);
+			return true;
+		}
 		return false;
 	case WG_CALL_COPY:
 		if (young) {

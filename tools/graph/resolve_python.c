@@ -14,11 +14,16 @@ bool wg_resolve_gil(struct wg_ctx *c)
 	struct wg_iedge *e;
 	struct wg_inode *n;
 	uint32_t gil, holder;
-	bool fresh;
+	bool fresh, woken = false;
 
-	if (t->wait.op != WG_OP_FUTEX)
+	/* Caught in the moment when it woke to ask again: it runs, and gets nothing done. */
+	if (t->wait.op == WG_OP_RUNNING && t->has_python && py->gil_known && py->gil_held &&
+	    py->gil_holder && py->gil_holder != t->tid && wg_has_sec(t->cpu_share) &&
+	    t->cpu_share < 0.1 && (py->gil_cond || wg_has_symbol_prefix(t, "take_gil")))
+		woken = true;
+	else if (t->wait.op != WG_OP_FUTEX)
 		return false;
-	if (!certain && !(wg_has_symbol_prefix(t, "take_gil") && !py->gil_cond))
+	if (!woken && !certain && !(wg_has_symbol_prefix(t, "take_gil") && !py->gil_cond))
 		return false;
 	gil = wg_node(b, IT_GIL, (uint64_t)c->proc, 0, &fresh);
 	n = &b->n.v[gil];
@@ -33,7 +38,9 @@ bool wg_resolve_gil(struct wg_ctx *c)
 	n->wdoes = "waits for the GIL";
 	n->wsince = WG_NO_SEC;
 	e = wg_edge(b, c->node, gil, WG_EDGE_WAITS_FOR, certain,
-		    certain ? "the futex lies inside the GIL's condition" : "take_gil is on its stack");
+		    certain ? "the futex lies inside the GIL's condition"
+		    : woken ? "it runs Python without the GIL and uses no CPU time"
+			    : "take_gil is on its stack");
 	/* It wakes every 5 ms to ask again: how long it waits is not the age of its futex call. */
 	e->since = WG_NO_SEC;
 	if (b->n.v[gil].nout || b->n.v[gil].has_end)

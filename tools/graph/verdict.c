@@ -330,7 +330,7 @@ static const struct wg_file *buffered_log(const struct wg_b *b, int32_t proc, bo
 		if (x->fd != 1 && x->fd != 2 && x->kind != WG_FILE_REG)
 			continue;
 		/* A line that was left behind at the start is no log that is being written. */
-		if (!grows && x->user_buffered_bytes < 100)
+		if (!grows && x->user_buffered_bytes < 48)
 			continue;
 		if (!grows && wg_has_sec(x->last_write_age_s) && x->last_write_age_s < 2)
 			continue;
@@ -543,7 +543,8 @@ static void set_culprit(struct wg_b *b, const struct wg_finding *f, const struct
 		c->tid = f->end->tid;
 		c->rank = f->end->rank;
 		c->thread_name = NULL;
-		if (!wg_has_int(c->rank) && i >= 0)
+		/* The launcher's number counts, where it gave one. */
+		if (i >= 0 && (!wg_has_int(c->rank) || wg_has_int(b->pi[i].p->rank)))
 			c->rank = b->pi[i].rank;
 		if (!wg_has_int(c->tid) && wg_has_int(c->pid))
 			c->tid = c->pid;

@@ -115,6 +115,23 @@ static const char *known_function(const struct wg_thread *t)
 	return NULL;
 }
 
+/* "reads from a pipe", "waits for a mutex"; NULL where the words say it already. */
+static const char *preposition(const struct wg_inode *n)
+{
+	static const char *const by_kind[][2] = {
+		{"read", " from "}, {"write", " to "},	  {"futex", " for "},	 {"poll", " for "},
+		{"cuda", " on "},   {"nccl", " for "},	  {"file-lock", " for "}, {"sync", " on "},
+		{"accept", " on "}, {"connect", " with "}, {"spin", " on "},	 {"other", " on "},
+	};
+
+	if (n->polls_cpu)
+		return NULL;
+	for (size_t i = 0; i < sizeof(by_kind) / sizeof(by_kind[0]); i++)
+		if (!strcmp(n->wkind, by_kind[i][0]))
+			return by_kind[i][1];
+	return NULL;
+}
+
 /* What a thread does, with the place in its program and the time. */
 static const char *doing_for(struct wg_b *b, uint32_t node, bool object)
 {
@@ -133,9 +150,9 @@ static const char *doing_for(struct wg_b *b, uint32_t node, bool object)
 		call = n->wcall;
 	if (where && call && !strncmp(where, call, strlen(call)))
 		call = NULL; /* the place says it already */
-	return wg_say(b, "%s%s%s%s%s%s%s%s", does, object && n->wobject && n->wkind ? " for " : "",
-		      object && n->wobject && n->wkind ? n->wobject : "", call ? " in " : "",
-		      call ? call : "", where ? " at " : "", where ? where : "", since);
+	object = object && n->wobject && n->wkind && preposition(n);
+	return wg_say(b, "%s%s%s%s%s%s%s%s", does, object ? preposition(n) : "", object ? n->wobject : "",
+		      call ? " in " : "", call ? call : "", where ? " at " : "", where ? where : "", since);
 }
 
 static const char *doing(struct wg_b *b, uint32_t node)
@@ -197,13 +214,18 @@ static void tell_chain(struct wg_b *b, const struct wg_finding *f)
 		}
 		unsure = certain ? "" : guess ? " [by elimination]" : " [likely]";
 		if (from->type == IT_THREAD) {
-			const char *obj = b->n.v[to].type == IT_THREAD || b->n.v[to].type == IT_PROCESS
-						  ? wg_name_node(b, to)
-						  : wg_name_node(b, to);
+			const char *obj = wg_name_node(b, to);
+			bool named = from->wobject && from->wkind && preposition(from) &&
+				     !strcmp(from->wobject, obj);
 
-			step(b, wg_say(b, "%s %s %s %s%s", wg_name_thread(b, at), doing(b, at),
-				       e->says ? e->says : b->n.v[to].type == IT_THREAD ? "behind" : "for",
-				       obj, unsure));
+			if (named || (from->wkind && !strcmp(from->wkind, "gil")))
+				step(b, wg_say(b, "%s %s%s", wg_name_thread(b, at), doing_for(b, at, named),
+					       unsure));
+			else
+				step(b, wg_say(b, "%s %s %s %s%s", wg_name_thread(b, at), doing(b, at),
+					       e->says ? e->says
+					       : b->n.v[to].type == IT_THREAD ? "behind" : "for",
+					       obj, unsure));
 		} else if (from->type == IT_STREAM && e->kind == WG_EDGE_RUNS &&
 			   b->n.v[to].type == IT_COLLECTIVE) {
 			step(b, wg_say(b, "%s is at %s%s", wg_name_node(b, at), wg_name_node(b, to), unsure));
@@ -251,6 +273,9 @@ static const char *tell_ring(struct wg_b *b, const struct wg_finding *f)
 		if (passes(to) || to->type == IT_PROCESS)
 			one = wg_say(b, "%s %s", wg_name_node(b, e->from),
 				     from->type == IT_THREAD ? doing(b, e->from) : "waits");
+		else if (from->type == IT_THREAD && (from->wobject || (from->wkind && !strcmp(from->wkind, "gil"))) &&
+			 !e->says)
+			one = wg_say(b, "%s %s", wg_name_node(b, e->from), doing_for(b, e->from, true));
 		else if (from->type == IT_THREAD)
 			one = wg_say(b, "%s %s %s %s", wg_name_node(b, e->from), doing(b, e->from),
 				     e->says ? e->says : "for", wg_name_node(b, e->to));
@@ -261,6 +286,23 @@ static const char *tell_ring(struct wg_b *b, const struct wg_finding *f)
 		s = s ? wg_say(b, "%s; %s", s, one) : one;
 	}
 	return s ? s : "a ring of waits";
+}
+
+static const char *ring_of(const struct wg_b *b, const struct wg_finding *f)
+{
+	int32_t proc = -1;
+	bool threads = false, processes = false;
+
+	for (size_t i = f->cycle_from; i < f->npath; i++) {
+		const struct wg_inode *n = &b->n.v[b->e.v[f->path[i]].from];
+
+		if (n->type != IT_THREAD)
+			continue;
+		processes |= threads && n->proc != proc;
+		threads = true;
+		proc = n->proc;
+	}
+	return f->cls == CL_COLL_CYCLE ? "Ranks" : processes ? "Processes" : threads ? "Threads" : "Streams";
 }
 
 static const char *bare(const struct wg_b *b, const struct wg_finding *f)
@@ -398,7 +440,10 @@ static void tell_open(struct wg_b *b, const struct wg_finding *f)
 		const struct wg_thread *t = wg_thr(b, &b->n.v[f->start]);
 
 		T = wg_timeout(t);
-		if (wg_has_sec(T) && v->hung == WG_HUNG_YES)
+		const struct wg_inode *n = &b->n.v[f->start];
+
+		if (wg_has_sec(T) && v->hung == WG_HUNG_YES && !n->polls_cpu && n->wkind &&
+		    strcmp(n->wkind, "stopped") && strcmp(n->wkind, "gil") && strcmp(n->wkind, "sleep"))
 			*wg_push(b->a, &v->not_established) =
 				wg_say(b, "what happens at its timeout of %s", wg_secs(b, T));
 	}
@@ -484,11 +529,18 @@ void wg_word(struct wg_b *b, const struct wg_finding *f, const struct wg_failure
 	tell_chain(b, f);
 	tell_open(b, f);
 	r = f->cycle ? tell_ring(b, f) : root(b, f, oom);
+	if (f->cls == CL_IMPLICIT_SYNC && !f->cycle)
+		r = wg_say(b, "a call that is no named synchronisation waits for the whole device, other calls "
+			      "wait behind it for the context, and the running work may need one of them: %s",
+			   r ? r : "");
 	if (f->cycle && f->cls == CL_LOCK_SELF)
-		v->summary = wg_say(b, "%s, which it holds itself.", tell_ring(b, f));
+		r = wg_say(b, "%s, which it holds itself", r);
 	else if (f->cycle)
-		v->summary = wg_say(b, "%s wait%s for each other: %s.",
-				    f->cls == CL_COLL_CYCLE ? "Ranks" : "Threads", "", r);
+		r = wg_say(b, "%s wait for each other: %s", ring_of(b, f), r);
+	if (f->cycle)
+		v->summary = f->cycle_from ? wg_say(b, "%s; at the end of that chain %c%s.", symptom(b, f),
+						    r[0] >= 'A' && r[0] <= 'Z' ? r[0] + 32 : r[0], r + 1)
+					   : wg_say(b, "%s.", r);
 	else if (log)
 		v->summary = wg_say(b, "Not hung: %s%s%s; its log %s is silent because %lld bytes of it sit in the "
 				       "buffer of a %s%s.", symptom(b, f), r ? ": " : "", r ? r : "",
@@ -506,15 +558,15 @@ void wg_word(struct wg_b *b, const struct wg_finding *f, const struct wg_failure
 	if (c->present && !c->what) {
 		const struct wg_inode *n = &b->n.v[f->endnode];
 
-		c->what = n->type == IT_THREAD ? doing(b, f->endnode)
+		c->what = n->type == IT_THREAD ? doing_for(b, f->endnode, true)
 			  : n->has_end && n->end.text ? n->end.text : wg_name_node(b, f->endnode);
 		for (size_t i = f->cycle_from; f->cycle && i < f->npath; i++) {
-			const struct wg_iedge *e = &b->e.v[f->path[i]];
-			const struct wg_thread *t = wg_thr(b, &b->n.v[e->from]);
+			uint32_t from = b->e.v[f->path[i]].from;
+			const struct wg_thread *t = wg_thr(b, &b->n.v[from]);
 
 			c->what = "is part of the ring";
 			if (t && t->tid == c->tid) {
-				c->what = wg_say(b, "waits for %s and is waited for", wg_name_node(b, e->to));
+				c->what = doing_for(b, from, true);
 				break;
 			}
 		}
