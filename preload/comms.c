@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "comms.h"
+#include "peers.h"
 #include "hooks.h"
 #include "memory.h"
 #include "streams.h"
@@ -467,6 +468,7 @@ void wg_comms_tick(void)
 		follow(c, false, __atomic_load_n(&e->entered, __ATOMIC_ACQUIRE), &e->done);
 		follow(c, true, __atomic_load_n(&e->p2p_entered, __ATOMIC_ACQUIRE), &e->p2p_done);
 	}
+	wg_peers_tick(n);
 }
 
 void wg_comms_fork_child(void)
@@ -476,4 +478,5 @@ void wg_comms_fork_child(void)
 	atomic_store(&adding, 0);
 	last.handle = 0;
 	last.c_plus_1 = 0;
+	wg_peers_fork_child();
 }
