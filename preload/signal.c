@@ -75,28 +75,31 @@ static bool is_main(void)
 	return wg_sys_tid() == wg_sys_pid();
 }
 
+static bool ignored_by_default(int sig)
+{
+	return sig == SIGURG || sig == SIGCHLD || sig == SIGWINCH || sig == SIGCONT;
+}
+
 /* ---- whose signal is it --------------------------------------------------------------- */
 
 /*
  * kill() and sigqueue() by a person or another program. tgkill() and raise() (Go preempts its own
  * threads with SIGURG), timers, SIGIO-like notices and children are the program's own affair; so is
- * what it sends to itself, if it has a handler for it.
+ * what it sends to itself, unless that would do nothing at all.
  */
 bool wg_signal_is_request(const siginfo_t *info)
 {
 	if (info->si_code != SI_USER && info->si_code != SI_QUEUE)
 		return false;
-	return info->si_pid != wg_sys_pid() || !own_handler;
+	return info->si_pid != wg_sys_pid() || (!own_handler && ignored_by_default(info->si_signo));
 }
 
 static void default_action(int sig)
 {
 	struct sigaction dfl = { .sa_handler = SIG_DFL };
 
-	switch (sig) {
-	case SIGURG: case SIGCHLD: case SIGWINCH: case SIGCONT:
+	if (ignored_by_default(sig))
 		return;
-	}
 	/* Everything else ends the process, as it would have without us. */
 	__sigaction(sig, &dfl, NULL);
 	wg_sys_mask(SIG_UNBLOCK, bit);
