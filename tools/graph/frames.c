@@ -65,6 +65,8 @@ bool wg_is_plumbing(const struct wg_frame *f)
 	if (wg_base_in(f->module, libs, sizeof(libs) / sizeof(libs[0])))
 		return true;
 	/* Templates of the standard library are compiled into the program itself. */
+	if (!f->symbol || !strchr("svbd_p", f->symbol[0]))
+		return false;
 	for (size_t i = 0; i < sizeof(syms) / sizeof(syms[0]) && f->symbol; i++)
 		if (!strncmp(f->symbol, syms[i], strlen(syms[i])))
 			return true;

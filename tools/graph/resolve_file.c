@@ -287,12 +287,14 @@ bool wg_resolve_driver(struct wg_ctx *c)
 	struct wg_b *b = c->b;
 	const struct wg_file *x = wg_fd(b, c->proc, t->wait.fd);
 	bool device = x && x->path && !strncmp(x->path, "/dev/nvidia", 11);
-	bool inside = in_driver(t);
+	bool inside = (t->state == 'D' || t->wait.op == WG_OP_IOCTL) && in_driver(t);
 	bool sync = t->calls.n && t->calls.v[t->calls.n - 1].kind == WG_CALL_SYNC;
 	const struct wg_call *call = t->calls.n ? &t->calls.v[0] : NULL;
 	const char *xid = NULL;
 	struct wg_inode *n;
 
+	if (t->state != 'D' && t->wait.op != WG_OP_IOCTL)
+		return false;
 	/* A blocking synchronisation sleeps in the driver by design: only D is not by design. */
 	if (t->state == 'D') {
 		if (!inside && !(device && t->wait.op == WG_OP_IOCTL))
