@@ -984,6 +984,8 @@ int wg_mem_start(void)
 	if (wg_settings.disabled)
 		return -ECANCELED;
 	err = wg_trace_open();
+	if (err)
+		wg_note("trace: no file can be written in WAITGRAPH_DIR; accounting goes on without");
 	if (!wg_trace_header)
 		return err;
 	wg_callsite_start();

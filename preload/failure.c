@@ -324,8 +324,10 @@ void wg_mem_failed(const struct wg_site *s, enum wg_mem_kind kind, uint64_t aske
 			wg_mem_rec_device(f.device)->failures = d->failures;
 	}
 	wg_trace_name(s->fn);
-	if (!wg_lock_take(&fl.lock))
+	if (!wg_lock_take(&fl.lock)) {
+		__atomic_fetch_add(&wg_trace_header->lost, 1, __ATOMIC_RELAXED);
 		return;
+	}
 	again = same_again(&f);
 	if (again) {
 		again->repeats++;

@@ -68,7 +68,8 @@ static json_t *failure(struct wgm_analysis *a, const struct wgm_failure *f)
 	put_text(o, "thread_name", *f->thread ? f->thread : NULL);
 	put_text(o, "function", wgm_function(a->t, f->fn));
 	put_text(o, "kind", wgm_kind(f->kind));
-	put_bytes(o, "asked", f->asked);
+	if (f->asked) /* a context, a module: nobody knows */
+		put_bytes(o, "asked", f->asked);
 	put_bytes(o, "free", f->free);
 	put_bytes(o, "total", f->total);
 	put_bytes(o, "short_by", wgm_short_by(f));

@@ -894,7 +894,7 @@ bool wgm_on_card(uint32_t kind)
 
 uint64_t wgm_short_by(const struct wgm_failure *f)
 {
-	if (!wgm_on_card(f->kind) || f->free == WGM_NONE)
+	if (!wgm_on_card(f->kind) || f->free == WGM_NONE || !f->asked)
 		return WGM_NONE;
 	return f->asked > f->free ? f->asked - f->free : 0;
 }

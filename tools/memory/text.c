@@ -121,7 +121,11 @@ const char *wgm_failure_text(struct wgm_analysis *a, const struct wgm_device *d,
 	if (f->pieces > 1)
 		pieces = wg_fmt(m, " (so far, in pieces of %s; the %" PRIu64 ". failed)",
 				wgm_size(f->asked / f->pieces), f->pieces);
-	if (f->kind == WG_MEM_VA)
+	if (!f->asked)
+		s = wg_fmt(m, "%s found no memory (%s)", wgm_function(a->t, f->fn),
+			   f->free == WGM_NONE ? "how much was free is not known" :
+			   wg_fmt(m, "%s were free", wgm_size(f->free)));
+	else if (f->kind == WG_MEM_VA)
 		s = wg_fmt(m, "%s asked for %s of GPU address space%s and got none: %s of it was "
 			   "reserved already; memory was not what ran out",
 			   wgm_function(a->t, f->fn), wgm_size(f->asked), pieces,
