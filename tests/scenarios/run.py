@@ -7,16 +7,18 @@ A scenario is one source file (C, C++ or Python) whose first comment holds `key:
   story:   what a user would see
   proof:   how the truth is known without our tool
   case:    NAME [key=value ...]      one line for each planted case; the near twins are cases too
-           class=A|B     accepted classes           hung=true|false|null
+           class=A|B     accepted classes           hung=true|false|null|any (any: where two classes fit)
            culprit=tid|pid|none                     compared with what the program wrote itself
            settle=S      seconds between READY and the question (default 2)
            args="..."    given to the program       user=CLASS|...  accepted without BPF and root
            needs=a,b     simgpu nccl root fuse python3.12 cgroup1 ... else skipped, with the reason
            env=A=B,C=D   ask=pid|job|dir            recorder=yes|no (default: yes with simgpu)
            says=WORD     must occur in summary or chain (facts a user needs, never our wording)
+           phase=P       the verdict's phase
 
 The program writes lines to the file named by SCENARIO_OUT: `ready`, `culprit_tid N`, `culprit_pid N`,
-`ask_pid N` (the pid to ask about, when it is not the one that was started; may repeat for a job).
+`ask_pid N` (the pid to ask about, when it is not the one that was started; may repeat for a job),
+`cleanup_pid N`, `cleanup COMMAND` (run after the kill, before the wait) and `remove COMMAND` (run last).
 With --user everything runs as an ordinary user (nobody) and without BPF: there `unknown` is right
 too when a fact is out of reach and the answer names it, but a wrong class never is.
 """
@@ -76,6 +78,10 @@ def why_not(case, opt):
             return "needs BPF"
         if need == "freezer" and not os.path.isdir("/sys/fs/cgroup/freezer"):
             return "no freezer cgroup"
+        if need.startswith("cgroup:") and not os.access(f"/sys/fs/cgroup/{need[7:]}/cgroup.procs", os.W_OK):
+            return f"no {need[7:]} cgroup of our own"
+        if need == "loop" and not os.path.exists("/dev/loop-control"):
+            return "no loop devices"
         if need.startswith("tool:") and not shutil.which(need[5:]):
             return f"no {need[5:]}"
     if case["file"].endswith((".c", ".cc")) and not os.path.exists(binary(case, opt)):
@@ -124,7 +130,7 @@ def read_out(path):
         for line in open(path):
             w = line.split()
             if w:
-                facts.setdefault(w[0], []).append(w[1] if len(w) > 1 else "")
+                facts.setdefault(w[0], []).append(" ".join(w[1:]))
     except OSError:
         pass
     return facts
@@ -209,7 +215,11 @@ def run(case, opt):
                 os.kill(int(pid), signal.SIGKILL)
             except OSError:
                 pass
+        for cmd in read_out(out).get("cleanup", []):
+            subprocess.run(cmd, shell=True, stderr=subprocess.DEVNULL)
         proc.wait()
+        for cmd in read_out(out).get("remove", []):
+            subprocess.run(cmd, shell=True, stderr=subprocess.DEVNULL)
         for cmd in read_out(out).get("cleanup_umount", []):
             subprocess.run(["umount", "-l", cmd], stderr=subprocess.DEVNULL)
         log.close()
@@ -227,7 +237,7 @@ def judge(case, doc, code, facts, opt):
             return [] if named else ["unknown, and no missing fact is named"]
     if v["class"] not in accepted:
         return [f"class {v['class']}, not {case['class']}"]
-    want = {"true": True, "false": False, "null": None}[case.get("hung", "true")]
+    want = {"true": True, "false": False, "null": None, "any": v["hung"]}[case.get("hung", "true")]
     if v["hung"] is not want and not (v["class"] == "unknown" and case["class"] != "unknown"):
         bad.append(f"hung {json.dumps(v['hung'])}")
     expect = {True: 11 if v["class"] == "unknown" else 10, False: 0, None: 12}[v["hung"]]
@@ -241,6 +251,8 @@ def judge(case, doc, code, facts, opt):
                 bad.append(f"the program named no culprit_{key}")
             elif culprit.get(key) not in want:
                 bad.append(f"culprit {key} {culprit.get(key)}, not {want}")
+    if case.get("phase") and v.get("phase") != case["phase"]:
+        bad.append(f"phase {v.get('phase')}, not {case['phase']}")
     for word in filter(None, case.get("says", "").split("|")):
         text = " ".join([v["summary"]] + v.get("chain", []))
         if word.lower() not in text.lower():

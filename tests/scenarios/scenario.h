@@ -59,6 +59,17 @@ static inline pthread_t spawn(void *(*fn)(void *), void *arg)
 	return t;
 }
 
+/* Work without end, made of arithmetic only; nice, so that what runs beside it is not starved. */
+static inline void burn(void)
+{
+	static volatile double sum;
+
+	if (nice(15) == -1000)
+		_exit(97);
+	for (unsigned long i = 1;; i++)
+		sum = sum * 0.999 + (double)(i % 977) / 3.0;
+}
+
 static inline void forever(void)
 {
 	for (;;)

@@ -17,4 +17,12 @@ def culprit_thread():
     tell(f"culprit_tid {threading.get_native_id()}")
 
 
+def compute():
+    """Work without end, nice, so that what runs beside it is not starved."""
+    os.nice(15)
+    s = 1
+    while True:
+        s = (s * 31 + 7) % 1000003
+
+
 case = sys.argv[1] if len(sys.argv) > 1 else ""
