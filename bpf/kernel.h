@@ -17,25 +17,70 @@ typedef __u16 __be16;
 typedef __u32 __be32;
 typedef __u32 __wsum;
 typedef _Bool bool;
+#define true 1
+#define false 0
 
 #include "observer.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct ns_common {
+	unsigned int inum;
+};
+struct pid_namespace {
+	struct ns_common ns;
+};
 struct upid {
 	int nr;
+	struct pid_namespace *ns;
 };
 struct pid {
 	unsigned int level;
 	struct upid numbers[1];
 };
+struct rq {
+	__u64 clock;
+};
+struct cfs_rq {
+	struct rq *rq;
+};
 struct sched_entity {
+	struct cfs_rq *cfs_rq;
 	__u64 exec_start;
 	__u64 sum_exec_runtime;
 };
 struct thread_struct {
 	unsigned long fsbase;
 };
+typedef struct {
+	unsigned int val;
+} kuid_t;
+typedef struct {
+	unsigned int val;
+} kgid_t;
+typedef struct {
+	__u64 val;
+} kernel_cap_t;
+struct cred {
+	kuid_t uid, suid, euid;
+	kgid_t gid, sgid, egid;
+	kernel_cap_t cap_permitted;
+};
+typedef struct {
+	int counter;
+} atomic_t;
+struct signal_struct {
+	atomic_t live;
+	int group_exit_code;
+	unsigned int flags;
+};
+struct kernel_siginfo {
+	int si_signo, si_errno, si_code;
+};
+struct mm_struct {
+	unsigned long flags;
+};
+struct bpf_local_storage;
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
@@ -45,7 +90,11 @@ struct task_struct {
 	unsigned long nvcsw, nivcsw;
 	__u64 start_boottime;
 	struct sched_entity se;
+	int exit_code;
 	struct task_struct *real_parent, *group_leader;
+	const struct cred *real_cred;
+	struct signal_struct *signal;
+	struct bpf_local_storage *bpf_storage;
 	struct pid *thread_pid;
 	char comm[16];
 	struct thread_struct thread;
@@ -75,6 +124,7 @@ enum {
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
-enum { BPF_ANY = 0, BPF_NOEXIST = 1, BPF_F_NO_PREALLOC = 1, BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
+enum { BPF_ANY = 0, BPF_NOEXIST = 1, BPF_F_NO_PREALLOC = 1, BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+       BPF_F_MMAPABLE = 1 << 10 };
 
 #endif

@@ -5,6 +5,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -14,6 +15,7 @@
 
 struct wg_observer {
 	struct tasks_bpf *tasks;
+	pthread_mutex_t lock; /* the programs' scratch record holds one thread's facts at a time */
 	int unrestricted; /* the kernel cannot limit the iterator to one process (before 6.1) */
 };
 
@@ -25,7 +27,17 @@ static int quiet(enum libbpf_print_level level, const char *fmt, va_list ap)
 	return 0;
 }
 
+void wg_observer_quiet(void)
+{
+	libbpf_set_print(quiet);
+}
+
 int wg_observer_open(struct wg_observer **out, const char **why)
+{
+	return wg_observer_open_watched(out, -1, why);
+}
+
+int wg_observer_open_watched(struct wg_observer **out, int wakes_fd, const char **why)
 {
 	struct rlimit lim = { RLIM_INFINITY, RLIM_INFINITY }, old;
 	struct wg_observer *o;
@@ -37,15 +49,23 @@ int wg_observer_open(struct wg_observer **out, const char **why)
 		*why = "no /sys/kernel/btf/vmlinux: this kernel carries no BTF";
 		return -ENOSYS;
 	}
-	libbpf_set_print(quiet); /* a refusal is a fact to report, not a page of verifier log */
+	wg_observer_quiet();
 	o = calloc(1, sizeof(*o));
 	if (!o)
 		return -ENOMEM;
+	pthread_mutex_init(&o->lock, NULL);
 	/* Kernels before 5.11 account BPF memory as locked memory. */
 	if (!getrlimit(RLIMIT_MEMLOCK, &old))
 		setrlimit(RLIMIT_MEMLOCK, &lim);
 	o->tasks = tasks_bpf__open();
-	rc = o->tasks ? tasks_bpf__load(o->tasks) : -errno;
+	rc = o->tasks ? 0 : -errno;
+	if (!rc) {
+		o->tasks->rodata->wg_watching = wakes_fd >= 0;
+		rc = wakes_fd >= 0 ? bpf_map__reuse_fd(o->tasks->maps.wg_wakes, wakes_fd) :
+				     bpf_map__set_autocreate(o->tasks->maps.wg_wakes, false);
+	}
+	if (!rc)
+		rc = tasks_bpf__load(o->tasks);
 	if (rc) {
 		*why = rc == -EPERM || rc == -EACCES ?
 			       "loading a BPF program needs CAP_BPF and CAP_PERFMON, or root" :
@@ -62,6 +82,7 @@ void wg_observer_close(struct wg_observer *o)
 	if (!o)
 		return;
 	tasks_bpf__destroy(o->tasks);
+	pthread_mutex_destroy(&o->lock);
 	free(o);
 }
 
@@ -80,7 +101,6 @@ int wg_observer_tasks(struct wg_observer *o, int32_t pid,
 	info.task.pid = (__u32)pid; /* all threads of this process */
 	opts.link_info = &info;
 	opts.link_info_len = sizeof(info);
-	o->tasks->bss->wg_tgid = 0;
 	if (!o->unrestricted)
 		link = bpf_program__attach_iter(o->tasks->progs.wg_tasks, &opts);
 	if (!link) {
@@ -91,7 +111,6 @@ int wg_observer_tasks(struct wg_observer *o, int32_t pid,
 		if (!link)
 			return -errno;
 		o->unrestricted = 1;
-		o->tasks->bss->wg_tgid = pid;
 	}
 	fd = bpf_iter_create(bpf_link__fd(link));
 	if (fd < 0) {
@@ -104,7 +123,10 @@ int wg_observer_tasks(struct wg_observer *o, int32_t pid,
 		goto out;
 	}
 	for (;;) {
+		pthread_mutex_lock(&o->lock);
+		o->tasks->bss->wg_tgid = o->unrestricted ? pid : 0;
 		n = read(fd, buf + have, cap - have);
+		pthread_mutex_unlock(&o->lock);
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (n < 0) {

@@ -24,6 +24,23 @@ typedef long long __wg_s64;
 
 #define WG_OBS_KSTACK 24
 
+/*
+ * What the scheduler's tracepoints tell of one tracked thread: the value of its task storage.
+ * Times are CLOCK_MONOTONIC ns, 0: not since it is tracked.
+ */
+struct wg_obs_wake {
+	__wg_u64 blocked_at;	   /* it last went to sleep */
+	__wg_u64 woken_at, irq_at; /* last woken by a thread; by an interrupt (timers, devices) */
+	__wg_u64 wakes, irq_wakes; /* how often, by each; irq also when unknown */
+	__wg_u64 since;		   /* tracked since */
+	__wg_s32 waker_pid, waker_tid; /* the last thread that woke it, initial namespace; 0 none */
+	__wg_u32 waker_uid;
+	__wg_s32 irq_kind;	   /* the last: 2 hard (a timer, as a rule), 1 soft, -1 not known which */
+	__wg_u8 waker_comm[16];
+	__wg_u32 uid; /* whom it is counted for */
+	__wg_u32 pad;
+};
+
 /* One thread, as it stands at the moment of the iterator. */
 struct wg_obs_task {
 	__wg_u32 size;
@@ -45,6 +62,53 @@ struct wg_obs_task {
 	__wg_u64 start;		/* ns, CLOCK_BOOTTIME */
 	__wg_u64 kstack[WG_OBS_KSTACK];
 	__wg_u8 comm[16];
+	__wg_u32 uid, euid, suid, gid, egid, sgid; /* the thread's own, initial user namespace */
+	__wg_u32 level;		/* how deep its PID namespace lies; 0 the initial one */
+	__wg_u32 tracked;	/* wake is valid */
+	struct wg_obs_wake wake;
+};
+
+#define WG_OBS_SENDERS 4
+
+struct wg_obs_sender { /* a signal that kills or stops, and where it came from */
+	__wg_u64 at;
+	__wg_s32 signal; /* 0: none */
+	__wg_s32 pid, tid; /* initial namespace; valid unless kernel */
+	__wg_u32 uid;
+	__wg_u32 kernel; /* the kernel's own: a fault, the OOM killer, the end of a namespace */
+	__wg_u8 comm[16];
+	__wg_u32 pad;
+};
+
+/* A tracked process, alive (seq 0) or ended. Times are CLOCK_MONOTONIC ns, 0: did not happen. */
+struct wg_obs_proc {
+	__wg_u64 seq;	/* ends: place in the ring, from 1; written last, 0 while it is written */
+	__wg_u64 start;	/* ns, CLOCK_BOOTTIME: identity with pid */
+	__wg_u64 ended_at, oom_at, stopped_at;
+	__wg_s32 pid, ppid;	 /* initial namespace */
+	__wg_s32 ns_pid, ns_ppid; /* as its own (innermost) namespace counts; ns_ppid 0 outside */
+	__wg_u32 pidns;		 /* inode of that namespace */
+	__wg_u32 uid, euid, suid, gid, egid, sgid; /* when last looked at; at its end */
+	__wg_u32 exit_code;	 /* as wait4 gives it: status << 8 | signal */
+	__wg_u32 inherited;	 /* tracked because its parent was */
+	__wg_u32 privileged;	 /* it held capabilities at its end */
+	__wg_u32 stop;		 /* index + 1 into sender of what stopped it last */
+	__wg_u32 next_sender;
+	struct wg_obs_sender sender[WG_OBS_SENDERS];
+	__wg_u8 comm[16];
+};
+
+/* The ring of ends: by user, so that nobody's processes push out those of another. */
+#define WG_OBS_USERS 16	       /* buckets by uid */
+#define WG_OBS_ENDS 128	       /* in each bucket: those that failed, and as many that did not */
+#define WG_OBS_MAX_PROCS 8192  /* tracked at a time */
+#define WG_OBS_USER_PROCS 2048 /* of one user other than root */
+#define WG_OBS_USER_THREADS 16384
+
+struct wg_obs_counts { /* what had to be dropped, and what is held */
+	__wg_u64 procs, threads;	 /* tracked now */
+	__wg_u64 procs_dropped, threads_dropped; /* not tracked for want of room */
+	__wg_u64 ends, ends_overwritten;
 };
 
 #ifndef __bpf__
@@ -53,9 +117,11 @@ struct wg_observer;
 /*
  * Load the programs that answer "what now". 0 or -errno: -EPERM without CAP_BPF and CAP_PERFMON,
  * -ENOSYS when the kernel lacks what is needed; *why says which (static or in the object).
- * Not thread-safe. Cost: about 15 ms once.
+ * Cost: see docs/observer.md. wg_observer_tasks() may be called from several threads.
  */
 int wg_observer_open(struct wg_observer **out, const char **why);
+/* The same for the daemon: wakes_fd is the task storage that its tracepoints fill. */
+int wg_observer_open_watched(struct wg_observer **out, int wakes_fd, const char **why);
 void wg_observer_close(struct wg_observer *o);
 /*
  * All threads of a process (pid as the caller's namespace sees it; the records carry the initial
@@ -64,6 +130,8 @@ void wg_observer_close(struct wg_observer *o);
  */
 int wg_observer_tasks(struct wg_observer *o, int32_t pid,
 		      int (*each)(const struct wg_obs_task *t, void *arg), void *arg);
+/* libbpf says nothing on stderr any more: a refusal is a fact to report, not a page of log. */
+void wg_observer_quiet(void);
 #endif
 
 #endif

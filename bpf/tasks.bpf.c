@@ -19,6 +19,15 @@ struct {
 	__type(value, struct wg_obs_task);
 } scratch SEC(".maps");
 
+/* Set by the daemon, whose tracepoints fill the map; without it the map is not even made. */
+const volatile bool wg_watching = false;
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct wg_obs_wake);
+} wg_wakes SEC(".maps");
+
 SEC("iter/task")
 int wg_tasks(struct bpf_iter__task *ctx)
 {
@@ -76,6 +85,22 @@ int wg_tasks(struct bpf_iter__task *ctx)
 		r->args[3] = BPF_CORE_READ(regs, r10);
 		r->args[4] = BPF_CORE_READ(regs, r8);
 		r->args[5] = BPF_CORE_READ(regs, r9);
+	}
+	r->level = level;
+	r->uid = BPF_CORE_READ(t, real_cred, uid.val);
+	r->euid = BPF_CORE_READ(t, real_cred, euid.val);
+	r->suid = BPF_CORE_READ(t, real_cred, suid.val);
+	r->gid = BPF_CORE_READ(t, real_cred, gid.val);
+	r->egid = BPF_CORE_READ(t, real_cred, egid.val);
+	r->sgid = BPF_CORE_READ(t, real_cred, sgid.val);
+	r->tracked = 0;
+	if (wg_watching) {
+		struct wg_obs_wake *w = bpf_task_storage_get(&wg_wakes, t, 0, 0);
+
+		if (w) {
+			r->tracked = 1;
+			r->wake = *w;
+		}
 	}
 	n = bpf_get_task_stack(t, r->kstack, sizeof(r->kstack), 0);
 	r->nkstack = n > 0 ? (__u32)n / 8 : 0;
