@@ -358,80 +358,159 @@ const struct wg_holder *wg_host_holders(const struct wg_pctx *c, uint64_t key, s
 
 /* ---- who else has a piece of memory mapped -------------------------------------------------------- */
 
-struct map_arg {
+/*
+ * Every shared mapping of every process, in one pass: a job of 64 ranks asks for the same few
+ * again and again. A private mapping shares nothing, whatever its file is.
+ */
+struct mapping { /* of one record */
 	uint64_t dev, ino;
-	struct scan_arg list; /* last: it goes on */
 };
 
-static bool maps_have(const char *s, uint64_t dev, uint64_t ino)
+static bool shared_mapping(const char *line, struct mapping *m)
 {
-	char want[64];
-	int n = snprintf(want, sizeof(want), " %02x:%02x %llu", (unsigned int)(dev >> 20),
-			 (unsigned int)(dev & 0xfffff), (unsigned long long)ino);
+	const char *s = strchr(line, ' '); /* "LO-HI rw-s OFFSET MAJOR:MINOR INODE  PATH" */
+	uint64_t major, minor;
+	char *e;
 
-	while ((s = strstr(s, want))) {
-		s += n;
-		if (*s == ' ' || *s == '\n' || !*s)
-			return true;
-	}
-	return false;
+	if (!s || strnlen(s, 6) < 6 || s[4] != 's')
+		return false;
+	s = strchr(s + 1, ' ');
+	s = s ? strchr(s + 1, ' ') : NULL;
+	if (!s)
+		return false;
+	major = strtoull(s + 1, &e, 16);
+	if (*e != ':')
+		return false;
+	minor = strtoull(e + 1, &e, 16);
+	m->dev = major << 20 | minor;
+	m->ino = strtoull(e, NULL, 10);
+	return m->ino != 0;
 }
 
 static void scan_maps(struct wg_bulk *b)
 {
-	struct map_arg *m = wg_bulk_arg(b);
-	size_t cap = 4 << 20;
+	enum { LAST = 16 }; /* one object is often mapped in pieces */
+	struct scan_arg *a = wg_bulk_arg(b);
+	size_t cap = 256 << 10;
 	char *buf = malloc(cap);
 
-	for (size_t i = 0; buf && i < m->list.n; i++) {
-		char name[24];
-		size_t n = 0;
+	for (size_t i = 0; buf && i < a->n; i++) {
+		struct mapping last[LAST] = { 0 };
+		char name[24], *line, *end;
+		size_t n = 0, at = 0;
+		ssize_t k = -1;
 		int fd;
 
-		snprintf(name, sizeof(name), "%d/maps", m->list.pid[i]);
-		fd = openat(m->list.procfd, name, O_RDONLY | O_CLOEXEC);
+		snprintf(name, sizeof(name), "%d/maps", a->pid[i]);
+		fd = openat(a->procfd, name, O_RDONLY | O_CLOEXEC);
 		if (fd < 0)
 			continue;
-		while (n < cap - 1) {
-			ssize_t k = read(fd, buf + n, cap - 1 - n);
-
-			if (k <= 0)
-				break;
+		/* By pieces: some processes have megabytes of them. */
+		while ((k = read(fd, buf + n, cap - 1 - n)) > 0) {
 			n += (size_t)k;
+			buf[n] = 0;
+			for (line = buf; (end = memchr(line, '\n', n - (size_t)(line - buf)));
+			     line = end + 1) {
+				struct mapping m;
+				bool have = false;
+
+				*end = 0;
+				if (!shared_mapping(line, &m))
+					continue;
+				for (int j = 0; j < LAST && !have; j++)
+					have = last[j].ino == m.ino && last[j].dev == m.dev;
+				if (have)
+					continue;
+				last[at++ % LAST] = m;
+				if (wg_bulk_put(b, R_MAPPER, a->pid[i], 0, &m, sizeof(m)) == -ENOSPC) {
+					close(fd);
+					goto out;
+				}
+			}
+			n -= (size_t)(line - buf);
+			memmove(buf, line, n);
+			if (n >= cap - 1) /* no line is that long */
+				break;
 		}
 		close(fd);
-		buf[n] = 0;
-		if (maps_have(buf, m->dev, m->ino))
-			wg_bulk_put(b, R_MAPPER, m->list.pid[i], 0, NULL, 0);
 	}
+	if (buf)
+		wg_bulk_put(b, R_DONE, 0, 0, NULL, 0);
+out:
 	free(buf);
+}
+
+static int by_mapping(const void *x, const void *y)
+{
+	const struct wg_mapper *a = x, *b = y;
+
+	if (a->dev != b->dev)
+		return a->dev < b->dev ? -1 : 1;
+	if (a->ino != b->ino)
+		return a->ino < b->ino ? -1 : 1;
+	return a->pid < b->pid ? -1 : a->pid > b->pid;
+}
+
+static void scan_mappers(struct wg_facts *f)
+{
+	struct wg_pctx *c = wg_pctx(f);
+	size_t cursor = 0;
+	struct wg_bulk *b;
+	bool done = false;
+	struct wg_raw r;
+
+	if (c->host.maps_done)
+		return;
+	c->host.maps_done = true;
+	b = list_job(f, 128 << 20, -1);
+	if (!b)
+		return;
+	wg_bulk_run(b, wg_pctx_left(c, MAPS_DEADLINE_S), scan_maps);
+	while (wg_bulk_next(b, &cursor, &r)) {
+		struct wg_mapper *x;
+		struct mapping m;
+
+		done |= r.kind == R_DONE;
+		if (r.kind != R_MAPPER)
+			continue;
+		memcpy(&m, r.text, sizeof(m));
+		x = wg_push(f->arena, &c->host.mappers);
+		x->dev = m.dev;
+		x->ino = m.ino;
+		x->pid = r.id;
+	}
+	wg_bulk_free(b);
+	if (!done)
+		wg_add_missing(f, NULL, "some users of a shared mapping",
+			       "/proc/PID/maps did not answer in time", NULL);
+	if (c->host.mappers.n)
+		qsort(c->host.mappers.v, c->host.mappers.n, sizeof(*c->host.mappers.v), by_mapping);
 }
 
 size_t wg_host_mappers(struct wg_facts *f, uint64_t dev, uint64_t ino, int32_t *out, size_t n)
 {
-	struct wg_pctx *c = wg_pctx(f);
-	size_t cursor = 0, k = 0;
-	struct map_arg *m;
-	struct wg_bulk *b;
-	struct wg_raw r;
+	const struct wg_pctx *c = wg_pctx(f);
+	struct wg_mapper key = { .dev = dev, .ino = ino };
+	size_t lo = 0, hi, k = 0;
 
-	wg_host_scan(f);
-	b = wg_bulk_new(1 << 20, sizeof(*m) + c->host.procs.n * sizeof(int32_t));
-	if (!b)
-		return 0;
-	m = wg_bulk_arg(b);
-	m->dev = dev;
-	m->ino = ino;
-	m->list.procfd = wg_bulk_own_fd(b, c->procfd);
-	for (size_t i = 0; i < c->host.procs.n; i++)
-		if (!c->host.procs.v[i].kthread && c->host.procs.v[i].state != 'Z')
-			m->list.pid[m->list.n++] = c->host.procs.v[i].pid;
-	if (wg_bulk_run(b, wg_pctx_left(c, MAPS_DEADLINE_S), scan_maps) == -ETIMEDOUT)
-		wg_add_missing(f, NULL, "some users of a shared mapping",
-			       "/proc/PID/maps did not answer in time", NULL);
-	while (k < n && wg_bulk_next(b, &cursor, &r))
-		out[k++] = r.id;
-	wg_bulk_free(b);
+	scan_mappers(f);
+	hi = c->host.mappers.n;
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (by_mapping(&c->host.mappers.v[mid], &key) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; k < n && lo < c->host.mappers.n; lo++) {
+		const struct wg_mapper *x = &c->host.mappers.v[lo];
+
+		if (x->dev != dev || x->ino != ino)
+			break;
+		if (!k || out[k - 1] != x->pid)
+			out[k++] = x->pid;
+	}
 	return k;
 }
 
@@ -678,7 +757,8 @@ static void want_file_system(struct wg_facts *f, struct wg_process *p, struct wg
 		want(f, p, w->fs_daemon_pid, -1, true);
 }
 
-static void want_wait(struct wg_facts *f, struct wg_process *p, struct wg_thread *t, want_fn *want)
+static void want_wait(struct wg_facts *f, struct wg_process *p, struct wg_thread *t,
+		      struct mapping *last, want_fn *want)
 {
 	struct wg_wait *w = &t->wait;
 	struct wg_file *x = wg_has_int(w->fd) ? wg_find_file(p, w->fd) : NULL;
@@ -713,6 +793,10 @@ static void want_wait(struct wg_facts *f, struct wg_process *p, struct wg_thread
 	case WG_OP_FUTEX:
 		if (!w->futex.is_shared || !w->futex.map_ino)
 			break;
+		/* All threads of a pool wait on one object: once is enough. */
+		if (last->dev == w->futex.map_dev && last->ino == w->futex.map_ino)
+			break;
+		*last = (struct mapping){ w->futex.map_dev, w->futex.map_ino };
 		n = wg_host_mappers(f, w->futex.map_dev, w->futex.map_ino, pids,
 				    sizeof(pids) / sizeof(pids[0]));
 		for (size_t i = 0; i < n; i++)
@@ -728,6 +812,8 @@ static void want_wait(struct wg_facts *f, struct wg_process *p, struct wg_thread
 
 void wg_endpoints(struct wg_facts *f, struct wg_process *p, want_fn *want)
 {
+	struct mapping last = { 0 };
+
 	for (size_t i = 0; i < p->children.n; i++)
 		want(f, p, p->children.v[i], -1, true);
 	/* The parent of a fork has the threads and locks that the child was copied from. */
@@ -737,7 +823,7 @@ void wg_endpoints(struct wg_facts *f, struct wg_process *p, want_fn *want)
 		want(f, p, p->tracer_pid, -1, true);
 	for (size_t i = 0; i < p->threads.n; i++)
 		if (!p->threads.v[i].ours)
-			want_wait(f, p, &p->threads.v[i], want);
+			want_wait(f, p, &p->threads.v[i], &last, want);
 	for (int fd = 1; fd <= 2; fd++) { /* who should be reading what it prints */
 		const struct wg_file *x = wg_find_file(p, fd);
 

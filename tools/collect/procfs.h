@@ -96,11 +96,16 @@ struct wg_hostproc {
 	bool kthread, fds_seen;
 	char comm[16];
 };
+struct wg_mapper { /* a process that has a shared mapping of that file or memory object */
+	uint64_t dev, ino;
+	int32_t pid;
+};
 struct wg_host {
-	bool done, fds_done;
+	bool done, fds_done, maps_done;
 	WG_VEC(struct wg_hostproc) procs; /* by pid */
 	struct wg_holder *holders;	  /* sorted by key, pid, fd */
 	size_t nholders;
+	WG_VEC(struct wg_mapper) mappers; /* by dev, ino, pid */
 };
 
 struct wg_pctx {
@@ -208,7 +213,7 @@ void wg_endpoints(struct wg_facts *f, struct wg_process *p,
 		  void (*want)(struct wg_facts *f, struct wg_process *from, int32_t pid,
 			       int32_t fd, bool full));
 
-/* Processes that have the file of that identity mapped: pids into out, at most n. Count. */
+/* Processes that share a mapping of the file of that identity: pids into out, at most n. Count. */
 size_t wg_host_mappers(struct wg_facts *f, uint64_t dev, uint64_t ino, int32_t *out, size_t n);
 /* The daemon behind a FUSE mount, 0 when it is not certain enough. */
 int32_t wg_fuse_daemon(struct wg_facts *f, const struct wg_mount *m);
