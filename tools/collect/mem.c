@@ -31,6 +31,7 @@
 
 #define PAGE 4096u
 #define CACHE_PAGES 1024u   /* 4 MiB: two huge pages where the kernel gives them */
+#define WAYS 4u
 #define CLUSTER 2u	    /* pages read at a miss in anonymous memory */
 #define HUGE (2u << 20)
 #define BATCH 256u	    /* pages of one hand-over */
@@ -73,7 +74,7 @@ struct wg_mem {
 	uint64_t reads, bytes;
 	int (*fake)(void *arg, uint64_t addr, void *buf, size_t n);
 	void *fake_arg;
-	uint32_t generation;
+	uint32_t generation, turn;
 	uint64_t *tags;	      /* page address | 1 when valid */
 	uint32_t *tag_gen;
 	uint16_t *tag_len;
@@ -433,26 +434,39 @@ static bool cache_ready(struct wg_mem *m)
 	return true;
 }
 
-static uint32_t slot_of(uint64_t page)
+/* First of the WAYS slots that a page may be in. */
+static uint32_t set_of(uint64_t page)
 {
-	/* Stacks lie at equal distances: mix the high bits in, or they fall on one slot. */
-	uint64_t h = page / PAGE;
+	/* Stacks lie at equal distances: mix the high bits in, or they fall on one set. */
+	uint64_t h = page / PAGE * 0x9e3779b97f4a7c15ull >> 32;
 
-	h ^= h >> 12 ^ h >> 24;
-	return (uint32_t)(h & (CACHE_PAGES - 1));
+	return (uint32_t)(h & (CACHE_PAGES / WAYS - 1)) * WAYS;
 }
 
-static bool cached(const struct wg_mem *m, uint64_t page)
+/* The slot of a page; -1: not in the cache. */
+static int slot_of(const struct wg_mem *m, uint64_t page)
 {
-	uint32_t i = slot_of(page);
+	uint32_t set = set_of(page);
 
-	return m->tags[i] == (page | 1) && m->tag_gen[i] == m->generation;
+	for (uint32_t i = set; i < set + WAYS; i++)
+		if (m->tags[i] == (page | 1) && m->tag_gen[i] == m->generation)
+			return (int)i;
+	return -1;
 }
 
 static void cache_put(struct wg_mem *m, uint64_t page, const char *data, size_t n)
 {
-	uint32_t i = slot_of(page);
+	uint32_t set = set_of(page), i = set;
+	int have = slot_of(m, page);
 
+	if (have >= 0) {
+		i = (uint32_t)have;
+	} else {
+		while (i < set + WAYS && m->tags[i] && m->tag_gen[i] == m->generation)
+			i++;
+		if (i == set + WAYS)
+			i = set + m->turn++ % WAYS;
+	}
 	m->tags[i] = page | 1;
 	m->tag_gen[i] = m->generation;
 	m->tag_len[i] = (uint16_t)n;
@@ -505,7 +519,7 @@ int wg_mem_read_some(struct wg_mem *m, uint64_t addr, void *buf, size_t n)
 	while (done < n) {
 		uint64_t a = addr + done, page = a & ~(uint64_t)(PAGE - 1);
 		size_t o = (size_t)(a - page), k = PAGE - o;
-		uint32_t slot;
+		int slot;
 
 		if (n - done > 16 * PAGE && !o) { /* large: past the cache, up to the map's end */
 			const struct wg_map *x = map_at(m, a);
@@ -525,13 +539,14 @@ int wg_mem_read_some(struct wg_mem *m, uint64_t addr, void *buf, size_t n)
 			done += (size_t)got;
 			continue;
 		}
-		if (!cached(m, page)) {
+		slot = slot_of(m, page);
+		if (slot < 0) {
 			err = fill(m, page);
 			if (err)
 				break;
+			slot = slot_of(m, page);
 		}
-		slot = slot_of(page);
-		if (m->tag_len[slot] <= o) {
+		if (slot < 0 || m->tag_len[slot] <= o) {
 			err = -EFAULT;
 			break;
 		}
@@ -614,7 +629,7 @@ void wg_mem_prefetch(struct wg_mem *m, const struct wg_span *spans, size_t n)
 			}
 			x = find_map(m, page);
 			/* Only what cannot hang: a batch must not be lost to one mapped file. */
-			if (x && is_anonymous(x) && !is_device(x) && !cached(m, page)) {
+			if (x && is_anonymous(x) && !is_device(x) && slot_of(m, page) < 0) {
 				struct piece *p = &w->pieces[w->npieces];
 
 				*p = (struct piece){ .addr = page, .n = PAGE,
