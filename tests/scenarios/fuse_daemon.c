@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scenario
+ * section: io (IO_BLOCKED), hardware (HW_DRIVER), slow-not-hung (SLOW_IO_MMAP)
+ * story: a checkpoint is written to, or a model read from, a file system that answers no more
+ * proof: the file system is this program's own child (libfuse); at the operation named by the case it keeps the request,
+ *        stops, dies (its descriptor lives on in another process) or waits for a lock of its own
+ * case: write_silent class=write-blocked hung=true culprit=pid needs=fuse,root
+ * case: read_silent class=read-blocked hung=true culprit=pid needs=fuse,root
+ * case: open_silent class=read-blocked|write-blocked hung=true culprit=pid needs=fuse,root
+ * case: fsync_silent class=write-blocked hung=true culprit=pid needs=fuse,root
+ * case: mmap_silent class=read-blocked hung=true culprit=pid needs=fuse,root
+ * case: write_stopped class=stopped hung=true culprit=pid needs=fuse,root
+ * case: read_dead class=peer-dead hung=true culprit=pid needs=fuse,root
+ * case: write_locked class=lock-self hung=true culprit=pid needs=fuse,root
+ * case: read_computing class=busy-cpu hung=false culprit=pid needs=fuse,root
+ * case: rank_behind class=write-blocked hung=true culprit=pid needs=fuse,root
+ * case: read_slow class=progressing|idle|busy-cpu hung=false needs=fuse,root
+ */
+#define FUSE_USE_VERSION 31
+#include <errno.h>
+#include <fuse_lowlevel.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "scenario.h"
+
+#define SIZE (64L << 20)
+
+static const char *kase;
+static char zeros[1 << 20];
+
+static bool on(const char *op)
+{
+	return !strncmp(kase, op, strlen(op)) || (!strcmp(op, "write") && !strcmp(kase, "rank_behind"));
+}
+
+/* What the daemon does with the request that the case names. True: the request is answered after all. */
+static bool misbehave(const char *op)
+{
+	static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+	const char *how = strchr(kase, '_') + 1;
+
+	if (!on(op))
+		return true;
+	if (!strcmp(how, "slow")) {
+		usleep(20000);
+		return true;
+	}
+	if (!strcmp(how, "stopped"))
+		raise(SIGSTOP);
+	if (!strcmp(how, "dead"))
+		kill(getpid(), SIGKILL);
+	if (!strcmp(how, "computing"))
+		burn();
+	if (!strcmp(how, "locked")) {
+		pthread_mutex_lock(&m);
+		pthread_mutex_lock(&m);
+	}
+	return false; /* kept, and forgotten */
+}
+
+static void attributes(fuse_ino_t ino, struct stat *st)
+{
+	memset(st, 0, sizeof(*st));
+	st->st_ino = ino;
+	st->st_mode = ino == 1 ? S_IFDIR | 0777 : S_IFREG | 0666;
+	st->st_nlink = 1;
+	st->st_size = ino == 1 ? 0 : SIZE;
+}
+
+static void fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct fuse_entry_param e = { .ino = 2, .attr_timeout = 100, .entry_timeout = 100 };
+
+	(void)parent;
+	(void)name;
+	attributes(2, &e.attr);
+	fuse_reply_entry(req, &e);
+}
+
+static void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct stat st;
+
+	(void)fi;
+	attributes(ino, &st);
+	fuse_reply_attr(req, &st, 100);
+}
+
+static void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	if (misbehave("open"))
+		fuse_reply_open(req, fi);
+}
+
+static void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	(void)ino;
+	(void)off;
+	(void)fi;
+	if (misbehave("read") && misbehave("mmap"))
+		fuse_reply_buf(req, zeros, size < sizeof(zeros) ? size : sizeof(zeros));
+}
+
+static void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	(void)ino;
+	(void)buf;
+	(void)off;
+	(void)fi;
+	if (misbehave("write"))
+		fuse_reply_write(req, size);
+}
+
+static void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	(void)ino;
+	(void)datasync;
+	(void)fi;
+	if (misbehave("fsync"))
+		fuse_reply_err(req, 0);
+}
+
+static const struct fuse_lowlevel_ops ops = {
+	.lookup = fs_lookup,
+	.getattr = fs_getattr,
+	.open = fs_open,
+	.read = fs_read,
+	.write = fs_write,
+	.fsync = fs_fsync,
+};
+
+static void daemon_main(const char *dir, int up)
+{
+	char *argv[] = { (char *)"scenariofs", NULL };
+	struct fuse_args args = FUSE_ARGS_INIT(1, argv);
+	struct fuse_session *s = fuse_session_new(&args, &ops, sizeof(ops), NULL);
+
+	if (!s || fuse_session_mount(s, dir))
+		_exit(3);
+	tell("cleanup_umount %s", dir);
+	tell("culprit_pid %d", (int)getpid());
+	if (strstr(kase, "dead") && fork() == 0)
+		forever(); /* so that the connection does not end with the daemon */
+	if (write(up, "x", 1) != 1)
+		_exit(4);
+	fuse_session_loop(s);
+	_exit(0);
+}
+
+static int use(const char *path)
+{
+	int fd = open(path, on("read") || on("mmap") ? O_RDONLY : O_RDWR);
+	char *p;
+
+	if (fd < 0)
+		return 5;
+	if (on("mmap")) {
+		p = mmap(NULL, SIZE, PROT_READ, MAP_PRIVATE, fd, 0);
+		return p[SIZE / 2];
+	}
+	while (on("read"))
+		if (pread(fd, zeros, 4096, (off_t)(rand() % (SIZE >> 12)) << 12) < 0)
+			return 6;
+	if (pwrite(fd, zeros, 4096, 0) < 0)
+		return 7;
+	return fsync(fd);
+}
+
+int main(int argc, char **argv)
+{
+	const char *work = getenv("SCENARIO_DIR");
+	char dir[256], path[300], c;
+	int up[2], status;
+	pid_t pid;
+
+	if (argc < 2 || !work || pipe(up))
+		return 2;
+	kase = argv[1];
+	snprintf(dir, sizeof(dir), "%s/mnt", work);
+	snprintf(path, sizeof(path), "%s/model.bin", dir);
+	mkdir(dir, 0777);
+	if (fork() == 0)
+		daemon_main(dir, up[1]);
+	if (read(up[0], &c, 1) != 1)
+		return 3;
+	if (!strcmp(kase, "rank_behind")) { /* the launcher waits for the worker that writes */
+		pid = fork();
+		if (pid == 0)
+			_exit(use(path));
+		ready();
+		return waitpid(pid, &status, 0) < 0;
+	}
+	ready();
+	return use(path);
+}
