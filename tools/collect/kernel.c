@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kernel.c - what the kernel observer knows: registers, waits and kernel stacks of all threads
- * without stopping one. BPF directly when permitted, as root needs no daemon.
+ * without stopping one, who used to wake them, and how processes ended.
+ *
+ * waitgraphd is asked where it runs: it has history and answers ordinary users. Where it does not,
+ * BPF is used directly when permitted: present state only, as root needs no daemon.
  */
 #include "sources.h"
 
@@ -10,12 +13,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifdef WG_HAVE_BPF
+#include "observer_client.h"
 
-#include "observer.h"
+#ifdef WG_HAVE_BPF
+#include "bpf/observer.h"
+#else
+struct wg_observer;
+#endif
+
+#define TICK_NS 10000000u /* USER_HZ is 100 on every architecture that counts here */
+#define MOST_DEAD 64	  /* dead children that are added in one collection */
 
 struct wg_kernel {
+	struct wg_facts *f;
+	struct wg_observer_client *daemon;
 	struct wg_observer *observer;
+	bool tried;   /* to open the observer */
 	bool init_ns; /* we see the kernel's own numbers */
 };
 
@@ -24,40 +37,43 @@ struct gather {
 	struct wg_facts *f;
 	struct wg_process *p;
 	WG_VEC(struct wg_regs) regs;
+	size_t seen;
 };
 
 /* Inode of the initial PID namespace, the same on every kernel (PROC_PID_INIT_INO). */
 #define INIT_PIDNS 0xEFFFFFFCu
 
-struct wg_kernel *wg_kernel_open(struct wg_facts *f)
+/* ---- BPF directly --------------------------------------------------------------------------- */
+
+static bool open_observer(struct wg_kernel *k)
 {
-	struct wg_kernel *k = wg_alloc(f->arena, sizeof(*k));
-	const char *why = NULL;
-	struct stat st;
+	const char *why = "this waitgraph was built without it", *remedy = "start waitgraphd";
+
+	if (k->observer || k->tried)
+		return k->observer;
+	k->tried = true;
+#ifdef WG_HAVE_BPF
 	int rc = wg_observer_open(&k->observer, &why);
 
-	if (rc) {
-		wg_add_missing(f, NULL, "the kernel observer (BPF)", why ? why : strerror(-rc),
-			       "run as root, or start waitgraphd");
-		return NULL;
-	}
-	k->init_ns = !stat("/proc/self/ns/pid", &st) && st.st_ino == INIT_PIDNS;
-	return k;
+	if (!rc)
+		return true;
+	if (!why)
+		why = strerror(-rc);
+	remedy = "run as root, or start waitgraphd";
+#endif
+	wg_add_missing(k->f, NULL, "the kernel observer (BPF)", why, remedy);
+	return false;
 }
 
-void wg_kernel_close(struct wg_kernel *k)
-{
-	if (k)
-		wg_observer_close(k->observer);
-}
-
-static int each(const struct wg_obs_task *o, void *arg)
+#ifdef WG_HAVE_BPF
+static int each_direct(const struct wg_obs_task *o, void *arg)
 {
 	struct gather *g = arg;
 	int32_t tid = g->k->init_ns ? o->tid : o->ns_tid;
 	struct wg_thread *t = wg_find_thread(g->p, tid);
 	struct wg_regs *r;
 
+	g->seen++;
 	if (!t)
 		return 0; /* born since the list was made: the next dump has it */
 	r = wg_push(g->f->arena, &g->regs);
@@ -80,45 +96,266 @@ static int each(const struct wg_obs_task *o, void *arg)
 		t->last_ran_s = (double)(o->now - o->exec_start) / 1e9;
 	return 0;
 }
+#endif
+
+static int ask_directly(struct wg_kernel *k, struct gather *g)
+{
+	if (!open_observer(k))
+		return -ENOSYS;
+#ifdef WG_HAVE_BPF
+	return wg_observer_tasks(k->observer, g->p->pid, each_direct, g);
+#else
+	(void)each_direct;
+	return -ENOSYS;
+#endif
+}
+
+/* ---- waitgraphd ------------------------------------------------------------------------------ */
+
+static double seconds(uint64_t ago)
+{
+	return ago == WG_WIRE_NEVER ? WG_NO_SEC : (double)ago * 1e-9;
+}
+
+static void take_wakes(struct wg_thread *t, const struct wg_wire_task *r)
+{
+	bool irq_last = r->irq_ago != WG_WIRE_NEVER && r->irq_ago < r->woken_ago;
+	bool asleep = (r->state & 0xffff) != 0 && !(r->flags & WG_TASK_ON_CPU);
+
+	t->waker_count = r->wakes <= INT64_MAX ? (int64_t)r->wakes : INT64_MAX;
+	t->waker_age_s = seconds(r->woken_ago);
+	t->waker_pid = r->waker_pid > 0 ? r->waker_pid : 0;
+	t->waker_tid = r->waker_tid > 0 ? r->waker_tid : 0;
+	t->waker_is_timer = irq_last && r->irq_kind == 2;
+	/* The stamp of the switch itself, where /proc has only the scheduler's own clock. */
+	if (asleep && r->blocked_ago != WG_WIRE_NEVER && t->state != 'R') {
+		t->last_ran_s = seconds(r->blocked_ago);
+		if (wg_has_sec(t->wait.since_s) || t->wait.op != WG_OP_UNKNOWN)
+			t->wait.since_s = t->last_ran_s;
+	} else if (!wg_has_sec(t->last_ran_s)) {
+		t->last_ran_s = seconds(r->ran_ago);
+	}
+}
+
+static void take_task(struct gather *g, const struct wg_wire_task *r)
+{
+	struct wg_thread *t = wg_find_thread(g->p, r->tid);
+	struct wg_regs *x;
+
+	g->seen++;
+	if (!t)
+		return;
+	if (r->flags & WG_TASK_REGS) {
+		x = wg_push(g->f->arena, &g->regs);
+		x->tid = r->tid;
+		x->full = true;
+		x->approximate = r->flags & WG_TASK_ON_CPU || (r->state & 0xffff) == 0;
+		x->ip = r->ip;
+		x->sp = r->sp;
+		x->bp = r->bp;
+		x->bx = r->bx;
+		x->r12 = r->r12;
+		x->r13 = r->r13;
+		x->r14 = r->r14;
+		x->r15 = r->r15;
+		x->fsbase = r->fsbase;
+		if (!t->fsbase)
+			t->fsbase = r->fsbase;
+	}
+	if (r->flags & WG_TASK_TRACKED)
+		take_wakes(t, r);
+	else if (!wg_has_sec(t->last_ran_s))
+		t->last_ran_s = seconds(r->ran_ago);
+	if (!t->kernel_stack.n && t->state != 'R')
+		for (uint32_t i = 0; i < r->nkstack && i < WG_WIRE_KSTACK; i++)
+			*wg_push(g->f->arena, &t->kernel_stack) =
+				wg_strn(g->f->arena, r->kstack[i], strnlen(r->kstack[i], WG_WIRE_NAME));
+	if (!t->wchan && t->kernel_stack.n)
+		t->wchan = t->kernel_stack.v[0];
+}
+
+static void take_end(struct wg_facts *f, struct wg_process *p, const struct wg_wire_proc *r)
+{
+	bool matched = r->signal && (int)(r->exit_code & 0x7f) == r->signal;
+
+	p->end.known = true;
+	p->end.signal = (int32_t)(r->exit_code & 0x7f);
+	p->end.status = (int32_t)(r->exit_code >> 8 & 0xff);
+	p->end.age_s = seconds(r->ended_ago);
+	/* The OOM killer's own kill, not an exit that came before it. */
+	p->end.oom_killed |= r->flags & WG_PROC_OOM && p->end.signal == 9;
+	if (matched && !(r->flags & WG_PROC_BY_KERNEL) && !p->end.oom_killed) {
+		p->end.killer_pid = r->killer_pid > 0 ? r->killer_pid : 0;
+		p->end.killer_name = wg_strn(f->arena, r->killer_comm,
+					     strnlen(r->killer_comm, sizeof(r->killer_comm)));
+	}
+}
+
+static void take_stop(struct gather *g, const struct wg_wire_proc *r)
+{
+	if (!(r->flags & WG_PROC_STOPPED) || r->flags & WG_PROC_BY_KERNEL || g->p->state != 'T')
+		return;
+	*wg_push(g->f->arena, &g->p->notes) = wg_fmt(g->f->arena, "stopped by signal %d from %s%d (%.*s)",
+		r->signal, r->killer_pid > 0 ? "pid " : "uid ",
+		r->killer_pid > 0 ? r->killer_pid : (int)r->killer_uid,
+		(int)strnlen(r->killer_comm, sizeof(r->killer_comm)), r->killer_comm);
+}
+
+static void each_record(const void *record, int size, void *arg)
+{
+	const struct wg_wire_head *h = record;
+	struct gather *g = arg;
+	struct wg_wire_task t;
+	struct wg_wire_proc p;
+
+	if (h->type == WG_WIRE_TASK && wg_wire_take(record, size, &t, sizeof(t), sizeof(t)))
+		take_task(g, &t);
+	else if (h->type == WG_WIRE_PROC && wg_wire_take(record, size, &p, sizeof(p), sizeof(p)))
+		take_stop(g, &p);
+}
+
+static void lose_daemon(struct wg_kernel *k, int rc)
+{
+	wg_add_missing(k->f, NULL, "waitgraphd's answer", strerror(-rc), "look at waitgraphd's messages");
+	wg_observer_client_close(k->daemon);
+	k->daemon = NULL;
+}
+
+/* ---- the ends of processes ---------------------------------------------------------------------- */
+
+struct ends {
+	struct wg_kernel *k;
+	int added;
+};
+
+static bool same_start(uint64_t ticks, const struct wg_wire_proc *r)
+{
+	return !ticks || ticks == r->start_ns / TICK_NS;
+}
+
+/* A rank of this host that the facts know only through its peers. */
+static bool is_peer(const struct wg_facts *f, const struct wg_wire_proc *r)
+{
+	for (size_t i = 0; i < f->procs.n; i++) {
+		const struct wg_process *p = f->procs.v[i];
+
+		for (size_t j = 0; j < p->peers.n; j++) {
+			const struct wg_peer *x = &p->peers.v[j];
+
+			if (x->pid == r->pid && wg_has_int(x->start) &&
+			    same_start((uint64_t)x->start, r) && x->host && f->host &&
+			    !strcmp(x->host, f->host))
+				return true;
+		}
+	}
+	return false;
+}
+
+static void each_end(const void *record, int size, void *arg)
+{
+	const struct wg_wire_head *h = record;
+	struct ends *e = arg;
+	struct wg_facts *f = e->k->f;
+	struct wg_process *p, *parent;
+	struct wg_wire_proc r;
+
+	if (h->type != WG_WIRE_PROC || !wg_wire_take(record, size, &r, sizeof(r), sizeof(r)) ||
+	    !(r.flags & WG_PROC_ENDED) || r.pid <= 0)
+		return;
+	p = wg_find_process(f, r.pid);
+	if (p) {
+		if (!p->alive && !p->from_snapshot && same_start(p->start_ticks, &r))
+			take_end(f, p, &r);
+		return;
+	}
+	/*
+	 * One that is gone without a trace in /proc: of use where it may be what somebody waits
+	 * for. Children that ended as they should are what every launcher has by the thousand.
+	 */
+	parent = r.ppid > 0 ? wg_find_process(f, r.ppid) : NULL;
+	if (!(parent && !parent->stub && !parent->from_snapshot && r.exit_code) && !is_peer(f, &r))
+		return;
+	if (e->added++ >= MOST_DEAD)
+		return;
+	p = wg_add_process(f);
+	p->pid = r.pid;
+	p->ppid = r.ppid;
+	p->uid = r.uid;
+	p->start_ticks = r.start_ns / TICK_NS;
+	p->stub = true;
+	p->alive = false;
+	p->host = f->host;
+	p->boot = f->boot;
+	p->comm = wg_strn(f->arena, r.comm, strnlen(r.comm, sizeof(r.comm)));
+	wg_add_source(f, p, "waitgraphd");
+	take_end(f, p, &r);
+}
+
+/* ---- entry points ------------------------------------------------------------------------------- */
+
+struct wg_kernel *wg_kernel_open(struct wg_facts *f)
+{
+	struct wg_kernel *k = wg_alloc(f->arena, sizeof(*k));
+	struct stat st;
+	int rc = wg_observer_client_open(&k->daemon);
+
+	k->f = f;
+	k->init_ns = !stat("/proc/self/ns/pid", &st) && st.st_ino == INIT_PIDNS;
+	if (rc == -EACCES)
+		wg_add_missing(f, NULL, "waitgraphd's answer",
+			       "its socket is not for this user, or whoever listens there is not root",
+			       "look at WAITGRAPH_SOCKET");
+	if (!k->daemon && !open_observer(k))
+		return NULL;
+	return k;
+}
+
+void wg_kernel_close(struct wg_kernel *k)
+{
+	struct ends e = { .k = k };
+	struct wg_wire_done done;
+
+	if (!k)
+		return;
+	/* Last, when it is known who is dead. */
+	if (k->daemon && k->f->procs.n)
+		wg_observer_client_ask(k->daemon, WG_WIRE_ASK_ENDS, 0, each_end, &e, &done);
+	wg_observer_client_close(k->daemon);
+#ifdef WG_HAVE_BPF
+	wg_observer_close(k->observer);
+#endif
+}
 
 int wg_kernel_collect(struct wg_kernel *k, struct wg_facts *f, struct wg_process *p,
 		      struct wg_regs **regs, size_t *nregs)
 {
 	struct gather g = { .k = k, .f = f, .p = p };
-	int rc = wg_observer_tasks(k->observer, p->pid, each, &g);
+	struct wg_wire_done done = { 0 };
+	const char *why = NULL, *remedy = NULL, *source = "waitgraphd";
+	int rc = -ENOTCONN;
 
+	if (k->daemon) {
+		rc = wg_observer_client_ask(k->daemon, WG_WIRE_ASK_TASKS, p->pid, each_record, &g, &done);
+		if (rc && !done.error)
+			lose_daemon(k, rc);
+		if (!rc && done.error) {
+			rc = -done.error;
+			why = wg_str(f->arena, done.why);
+			remedy = done.remedy[0] ? wg_str(f->arena, done.remedy) : NULL;
+		}
+	}
+	if (rc && (!k->daemon || (f->is_root && rc != -ESRCH))) {
+		g.regs.n = 0;
+		source = "bpf";
+		rc = ask_directly(k, &g);
+	}
 	*regs = g.regs.v;
 	*nregs = g.regs.n;
-	if (rc)
-		wg_add_missing(f, p, "registers by the kernel observer", strerror(-rc), NULL);
-	else
+	if (!rc) {
 		wg_add_source(f, p, "bpf");
+		if (k->daemon && strcmp(source, "bpf"))
+			wg_add_source(f, p, source);
+	} else if (rc != -ENOSYS || why)
+		wg_add_missing(f, p, "registers by the kernel observer", why ? why : strerror(-rc), remedy);
 	return 0;
 }
-
-#else /* built without clang, bpftool or libbpf */
-
-struct wg_kernel *wg_kernel_open(struct wg_facts *f)
-{
-	wg_add_missing(f, NULL, "the kernel observer (BPF)", "this waitgraph was built without it",
-		       NULL);
-	return NULL;
-}
-
-void wg_kernel_close(struct wg_kernel *k)
-{
-	(void)k;
-}
-
-int wg_kernel_collect(struct wg_kernel *k, struct wg_facts *f, struct wg_process *p,
-		      struct wg_regs **regs, size_t *nregs)
-{
-	(void)k;
-	(void)f;
-	(void)p;
-	*regs = NULL;
-	*nregs = 0;
-	return 0;
-}
-
-#endif
