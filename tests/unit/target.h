@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -76,6 +77,7 @@ static bool start_target(struct target *t, const char *const *argv)
 		return false;
 	t->pid = fork();
 	if (!t->pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed assertion must not leave it behind */
 		dup2(fd[1], 1);
 		unsetenv("PYTHONUNBUFFERED");
 		setenv("PYTHONIOENCODING", "utf-8", 1);
