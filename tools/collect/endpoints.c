@@ -100,6 +100,32 @@ static int by_pid(const void *x, const void *y)
 	return a->pid < b->pid ? -1 : a->pid > b->pid;
 }
 
+/*
+ * What a signal made a recorded process start (preload/dump.c) is no part of the program: neither
+ * its child, nor an end of its pipes, nor a process of the job. The keeper is known by its name,
+ * the reader by its parent.
+ */
+static void forget_readers(struct wg_pctx *c)
+{
+	struct wg_host *h = &c->host;
+	int32_t keepers[64];
+	size_t n = 0, k = 0;
+
+	for (size_t i = 0; i < h->procs.n && n < 64; i++)
+		if (!strcmp(h->procs.v[i].comm, WG_KEEPER_NAME))
+			keepers[n++] = h->procs.v[i].pid;
+	for (size_t i = 0; n && i < h->procs.n; i++) {
+		bool ours = false;
+
+		for (size_t j = 0; j < n && !ours; j++)
+			ours = h->procs.v[i].pid == keepers[j] || h->procs.v[i].ppid == keepers[j];
+		if (!ours)
+			h->procs.v[k++] = h->procs.v[i];
+	}
+	if (n)
+		h->procs.n = k;
+}
+
 void wg_host_scan(struct wg_facts *f)
 {
 	struct wg_pctx *c = wg_pctx(f);
@@ -144,6 +170,7 @@ void wg_host_scan(struct wg_facts *f)
 	wg_bulk_free(b);
 	if (c->host.procs.n)
 		qsort(c->host.procs.v, c->host.procs.n, sizeof(*c->host.procs.v), by_pid);
+	forget_readers(c);
 }
 
 const struct wg_hostproc *wg_host_proc(const struct wg_pctx *c, int32_t pid)

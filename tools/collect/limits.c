@@ -424,22 +424,70 @@ void wg_limits_again(struct wg_facts *f, struct wg_process *p)
 
 struct kmsg_arg {
 	double now; /* on the log's clock, which stands still in suspend as CLOCK_MONOTONIC does */
+	double oldest; /* seconds ago: what came before the asked processes began is not theirs */
 };
 
-static bool kmsg_matters(const char *s)
+/*
+ * What can explain a hang: errors of devices and storage, kills, tasks that hang, crashes. The same
+ * drivers also say hello at boot (at the levels "notice" and "info", some even as a warning), so for
+ * most of them the level decides as well.
+ */
+static bool kmsg_matters(const char *s, int level)
 {
-	static const char *const words[] = { "NVRM:", "Xid", "nvidia", "oom-kill:", "Out of memory",
-		"Killed process", "invoked oom-killer", "AER:", "PCIe Bus Error", "blocked for more than",
-		"I/O error", "EXT4-fs error", "XFS (", "BTRFS error", "nfs: server", "not responding",
-		"fallen off the bus", "segfault at", "general protection", "traps:", "soft lockup",
-		"hard LOCKUP", "rcu_sched detected", "Link down", "link down", "hung_task", "mlx5_core",
-		"Memory cgroup out", "uverbs", "Machine check", "EDAC", "fuse:", "ceph:", "LustreError",
-		"device offline", "DMAR:", "IOMMU", "cgroup: fork rejected", "vm.max_map_count", NULL };
+	static const struct {
+		const char *word;
+		int level; /* this one or a more serious one */
+	} known[] = {
+		{ "Xid", 7 }, { "fallen off the bus", 7 }, { "NVRM:", 4 }, { "nvidia", 3 },
+		{ "oom-kill:", 7 }, { "Out of memory", 7 }, { "out of memory", 5 },
+		{ "Killed process", 7 }, { "invoked oom-killer", 7 }, { "oom_reaper:", 7 },
+		{ "blocked for more than", 7 }, { "soft lockup", 7 }, { "hard LOCKUP", 7 },
+		{ "self-detected stall", 7 }, { "detected stalls on", 7 }, { "PCIe Bus Error", 7 },
+		{ "AER: Uncorrected", 7 }, { "AER: Corrected", 7 }, { "AER: Correctable", 7 },
+		{ "AER: Uncorrectable", 7 }, { "AER: Multiple", 7 }, { "I/O error", 7 },
+		{ "EXT4-fs error", 7 }, { "BTRFS error", 7 }, { "XFS (", 4 }, { "nvme", 4 },
+		{ "nfs: server", 7 }, { "not responding", 5 }, { "LustreError", 7 }, { "ceph:", 4 },
+		{ "fuse:", 4 }, { "device offline", 7 }, { "segfault at", 7 },
+		{ "general protection", 7 }, { "traps:", 7 }, { "Hardware Error", 7 },
+		{ "Machine check", 4 }, { "EDAC", 4 }, { "DMAR:", 4 }, { "IO_PAGE_FAULT", 7 },
+		{ "mlx5_core", 4 }, { "uverbs", 4 }, { "ink is down", 6 }, { "ink is Down", 6 },
+		{ "cgroup: fork rejected", 7 }, { "vm.max_map_count", 7 },
+		{ "ext4_mb_generate_buddy", 7 }, { "Remounting filesystem read-only", 7 },
+	};
+	static const char *const greetings[] = { "Kernel command line", "taints kernel",
+		"tainting kernel", "NVRM: loading ", "enabled with IRQ", NULL };
 
-	for (size_t i = 0; words[i]; i++)
-		if (strstr(s, words[i]))
+	for (size_t i = 0; greetings[i]; i++)
+		if (strstr(s, greetings[i]))
+			return false;
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (level <= known[i].level && strstr(s, known[i].word))
 			return true;
 	return false;
+}
+
+/* One record "priority,sequence,microseconds,flags[,...];text". Returns the text, NULL: not ours. */
+const char *wg_kmsg_record(char *line, double now, double oldest, double *ago)
+{
+	unsigned int priority;
+	unsigned long long usec;
+	char *text = strchr(line, ';'), *end;
+
+	if (!text || sscanf(line, "%u,%*u,%llu", &priority, &usec) != 2)
+		return NULL;
+	text++;
+	end = strchr(text, '\n');
+	if (end)
+		*end = 0;
+	/* Other facilities than the kernel's: any root process may have written it. */
+	if (priority >> 3)
+		return NULL;
+	*ago = now - (double)usec * 1e-6;
+	if (*ago < 0)
+		*ago = 0;
+	if (*ago > oldest || !kmsg_matters(text, (int)(priority & 7)))
+		return NULL;
+	return text;
 }
 
 static void read_kmsg(struct wg_bulk *b)
@@ -454,9 +502,7 @@ static void read_kmsg(struct wg_bulk *b)
 	}
 	for (int n = 0; n < 200000; n++) {
 		ssize_t k = read(fd, line, sizeof(line) - 1);
-		unsigned long long usec;
 		const char *text;
-		char *end;
 		double ago;
 
 		if (k < 0 && errno == EPIPE) /* overwritten while we read: go on with the next */
@@ -464,21 +510,30 @@ static void read_kmsg(struct wg_bulk *b)
 		if (k <= 0)
 			break;
 		line[k] = 0;
-		text = strchr(line, ';');
-		if (!text || sscanf(line, "%*u,%*u,%llu", &usec) != 1)
+		text = wg_kmsg_record(line, a->now, a->oldest, &ago);
+		if (!text)
 			continue;
-		text++;
-		end = strchr(line, '\n');
-		if (end)
-			*end = 0;
-		if (!kmsg_matters(text))
-			continue;
-		ago = a->now - (double)usec * 1e-6;
-		k = snprintf(out, sizeof(out), "%.0f s ago: %s", ago > 0 ? ago : 0, text);
+		k = snprintf(out, sizeof(out), "%.0f s ago: %s", ago, text);
 		wg_bulk_put(b, R_KMSG, 0, 0, out,
 			    (size_t)k < sizeof(out) ? (size_t)k : sizeof(out) - 1);
 	}
 	close(fd);
+}
+
+/* How long ago the oldest of the asked processes began; without end when one is not known. */
+static double oldest_asked(const struct wg_facts *f)
+{
+	double oldest = 0;
+
+	for (size_t i = 0; i < f->asked.n; i++) {
+		const struct wg_process *p = wg_find_process(f, f->asked.v[i]);
+
+		if (!p || !wg_has_sec(p->age_s))
+			return INFINITY;
+		if (p->age_s > oldest)
+			oldest = p->age_s;
+	}
+	return f->asked.n ? oldest + 1 : INFINITY;
 }
 
 void wg_kmsg_collect(struct wg_facts *f)
@@ -491,6 +546,7 @@ void wg_kmsg_collect(struct wg_facts *f)
 	if (!b)
 		return;
 	((struct kmsg_arg *)wg_bulk_arg(b))->now = wg_mono();
+	((struct kmsg_arg *)wg_bulk_arg(b))->oldest = oldest_asked(f);
 	wg_bulk_run(b, wg_pctx_left(c, 0.5), read_kmsg);
 	while (wg_bulk_next(b, &cursor, &r)) {
 		if (r.err)

@@ -868,16 +868,38 @@ static void take_record(struct wg_facts *f, struct sample *s, const struct wg_ra
 /* What the process alone could read, where ptrace is forbidden to us. */
 static void given_syscall(struct wg_pctx *c, const struct wg_process *p, struct sample *s)
 {
+	const struct wg_pproc *k = p->collect;
+	const struct wg_thread *t = s->status.nspid ? NULL : wg_find_thread(p, s->t.tid);
+	int32_t ns_tid = t ? t->ns_tid : s->status.nspid; /* status is read at the first sample only */
 	const char *line;
 
-	if (!c->given_syscalls || c->given_pid != p->pid || s->t.got_sys)
+	if (!ns_tid)
+		ns_tid = s->t.tid;
+
+	if (s->t.got_sys)
+		return;
+	for (size_t i = 0; i < k->nown_calls && s->t.got_schedstat; i++) {
+		const struct wg_rec_task *own = &k->own_calls[i];
+
+		/* It has run since: then it may be in another call by now. */
+		if (own->ns_tid != ns_tid || own->slices != s->t.slices)
+			continue;
+		s->t.got_sys = wg_pt_syscall(own->syscall, &s->t.sys);
+		if (s->t.got_sys)
+			s->syscall_err = 0;
+		return;
+	}
+	/* In no call, or none that could be read from anywhere: nothing that privilege would add. */
+	if (s->t.state == 'R' || s->t.state == 'Z' || s->t.state == 'X')
+		s->syscall_err = 0;
+	if (!c->given_syscalls || c->given_pid != p->pid)
 		return;
 	for (line = c->given_syscalls; *line; line = strchr(line, '\n') + 1) {
 		char *end;
 		long tid = strtol(line, &end, 10);
 
 		if (end != line && *end == ' ' &&
-		    (tid == (s->status.nspid ? s->status.nspid : s->t.tid))) {
+		    tid == ns_tid) {
 			s->t.got_sys = wg_pt_syscall(end + 1, &s->t.sys);
 			if (s->t.got_sys)
 				s->syscall_err = 0;
@@ -933,6 +955,7 @@ static void take_thread(struct wg_facts *f, struct wg_process *p, struct wg_thre
 
 	t->tid = s->t.tid;
 	t->name = wg_str(f->arena, s->stat.comm);
+	t->ours = t->ours || !strcmp(s->stat.comm, WG_SCOUT_NAME);
 	t->state = s->t.state;
 	if (s->got_status) {
 		t->ns_tid = s->status.nspid;

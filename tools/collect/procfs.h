@@ -15,6 +15,8 @@
 #include "sources.h"
 
 #define WG_MAX_PROCS 512
+#define WG_KEEPER_NAME "waitgraph-keep"	 /* as preload/dump.c calls the parent of its reader ... */
+#define WG_SCOUT_NAME "waitgraph-scout" /* ... and scout.c the thread that looks around */
 #define WG_MAX_THREADS 20000
 #define WG_MAX_FILES 4096 /* descriptors of one process that are looked at */
 #define WG_LOOKS 6	  /* quick looks between the two samples */
@@ -82,6 +84,8 @@ struct wg_pproc {
 	size_t nregs;
 	int64_t cgroup_periods, cgroup_throttled; /* of the first sample */
 	const char *cgroup_cpu; /* file whose nr_throttled counts */
+	const struct wg_rec_task *own_calls; /* as the process itself read them; see sources.h */
+	size_t nown_calls;
 };
 
 struct wg_holder { /* a descriptor somewhere on this host */
@@ -195,6 +199,11 @@ void wg_locks_holders(struct wg_facts *f); /* resolve who has them now */
 /* limits.c */
 void wg_limits_again(struct wg_facts *f, struct wg_process *p);
 void wg_kmsg_collect(struct wg_facts *f);
+/*
+ * One record of /dev/kmsg (changed: its end is cut): the text when it can explain a hang and is not
+ * older than `oldest` seconds, else NULL. now: CLOCK_MONOTONIC.
+ */
+const char *wg_kmsg_record(char *line, double now, double oldest, double *ago);
 
 /* endpoints.c */
 void wg_host_scan(struct wg_facts *f);	   /* every process: parents, users */

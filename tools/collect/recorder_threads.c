@@ -174,6 +174,28 @@ struct wg_thread *wg_rec_thread_of(struct wg_process *p, uint32_t ns_tid)
 	return NULL;
 }
 
+const struct wg_rec_task *wg_rec_tasks(struct wg_facts *f, struct wg_rec *r, size_t *n)
+{
+	struct wg_rec_task *out;
+
+	*n = 0;
+	if (wg_rec_load(r, WGREC_TASKS) || !r->sec[WGREC_TASKS].n)
+		return NULL;
+	out = wg_alloc(f->arena, r->sec[WGREC_TASKS].n * sizeof(*out));
+	for (uint64_t i = 0; i < r->sec[WGREC_TASKS].n; i++) {
+		struct wgrec_task e;
+
+		wg_rec_entry(r, WGREC_TASKS, i, &e, sizeof(e));
+		if (!e.tid || e.tid > INT32_MAX || !e.slices || !e.syscall[0])
+			continue;
+		out[*n].ns_tid = (int32_t)e.tid;
+		out[*n].slices = e.slices;
+		memcpy(out[*n].syscall, e.syscall, sizeof(out->syscall));
+		out[(*n)++].syscall[sizeof(out->syscall) - 1] = 0;
+	}
+	return out;
+}
+
 /* The asker's number of a recorded thread, as far as it can be known. */
 int32_t wg_rec_tid_of(struct wg_process *p, uint32_t ns_tid)
 {

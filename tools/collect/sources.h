@@ -104,6 +104,17 @@ struct wg_rec_identity {
 	int signal;	      /* 0: none in force */
 	char dir[256];	      /* WAITGRAPH_DIR, as the process sees it */
 };
+/*
+ * The blocked system calls that the process read of its own threads when it was last asked through
+ * its signal, for where ptrace is forbidden. An entry holds while the thread's schedstat still shows
+ * `slices` (never 0).
+ */
+struct wg_rec_task {
+	int32_t ns_tid;
+	uint64_t slices;
+	char syscall[168]; /* the line of /proc/TID/syscall */
+};
+const struct wg_rec_task *wg_rec_tasks(struct wg_facts *f, struct wg_rec *r, size_t *n);
 int wg_rec_identity(struct wg_facts *f, const struct wg_process *p, struct wg_rec_identity *out);
 /* Host-wide list of recorder files this user may read: for `ps`, and to find other ranks. */
 int wg_rec_list(struct wg_facts *f, int (*each)(const char *path, void *arg), void *arg);

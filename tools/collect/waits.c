@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <math.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -309,6 +310,13 @@ struct ts64 {
 	int64_t sec, nsec;
 };
 
+/*
+ * Longer than any wait that a program means (those for "ever" pass no time or the largest number):
+ * what the memory held when the thread had already left, or was about to pass something else.
+ */
+#define LATE_WAKE_S 60.0 /* a deadline may have passed: nobody gave the thread a CPU since, or it is stopped */
+#define LONGEST_WAIT_S (100.0 * 365 * 86400)
+
 static bool read_ts(struct wg_mem *m, uint64_t addr, double *out)
 {
 	struct ts64 t;
@@ -328,9 +336,12 @@ static void relative(struct wg_wait *w, struct wg_mem *m, uint64_t addr, double 
 		w->timeout_known = true;
 		return;
 	}
-	if (!m || wg_mem_read(m, addr, &t, sizeof(t)) || t.sec < 0)
+	if (!m || wg_mem_read(m, addr, &t, sizeof(t)) || t.sec < 0 || t.nsec < 0 ||
+	    t.nsec > 999999999) /* microseconds of select() are normalised by the kernel */
 		return;
 	w->timeout_s = (double)t.sec + (double)t.nsec * (scale_usec > 0 ? scale_usec : 1e-9);
+	if (w->timeout_s > LONGEST_WAIT_S)
+		w->timeout_s = INFINITY; /* asked for ever, or garbage: checked below */
 	w->timeout_known = true;
 }
 
@@ -353,6 +364,14 @@ static void absolute(struct wg_facts *f, struct wg_process *p, struct wg_wait *w
 	if (!m || !read_ts(m, addr, &at) || clock_gettime(clock, &now))
 		return;
 	at -= (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+	/*
+	 * Nobody still sleeps towards a moment long past: those bytes are of another time (the
+	 * thread left while they were read).
+	 */
+	if (at < -LATE_WAKE_S)
+		return;
+	if (at > LONGEST_WAIT_S)
+		at = INFINITY; /* as some condition variables wait for ever; checked below */
 	if (wg_has_sec(w->since_s))
 		at += w->since_s;
 	w->timeout_s = at > 0 ? at : 0;
@@ -923,6 +942,32 @@ static void decode_call(struct wg_facts *f, struct wg_process *p, struct wg_thre
 	}
 }
 
+/*
+ * Has the thread run since its call was read? Then what its arguments point to may be of another
+ * call: nothing of it is a fact. schedstat takes no lock, so this cannot hang. 1, 0; -1: cannot be
+ * told here.
+ */
+static int has_run_since(const struct wg_pproc *p, const struct wg_ptask *k)
+{
+	char name[48], text[128];
+	uint64_t ns, slices;
+	ssize_t n;
+	int fd;
+
+	if (p->dirfd < 0 || !k->got_schedstat || !k->slices)
+		return -1; /* what is left is plausibility */
+	snprintf(name, sizeof(name), "task/%d/schedstat", k->tid);
+	fd = openat(p->dirfd, name, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 1; /* it is gone */
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (n <= 0)
+		return 1;
+	text[n] = 0;
+	return !wg_pt_schedstat(text, &ns, &slices) || slices != k->slices;
+}
+
 void wg_wait_decode(struct wg_facts *f, struct wg_process *p, struct wg_thread *t,
 		    const struct wg_ptask *k, struct wg_mem *m)
 {
@@ -971,6 +1016,17 @@ void wg_wait_decode(struct wg_facts *f, struct wg_process *p, struct wg_thread *
 		if (!w->syscall_name)
 			w->syscall_name = wg_fmt(f->arena, "syscall %lld", (long long)nr);
 		decode_call(f, p, t, m);
+		if (wg_has_sec(w->timeout_s)) {
+			bool ever = isinf(w->timeout_s);
+			int ran = has_run_since(wg_pproc(f, p), k);
+
+			if (ran > 0 || (ever && ran)) {
+				w->timeout_s = WG_NO_SEC;
+				w->timeout_known = false;
+			} else if (ever) {
+				w->timeout_s = WG_NO_SEC;
+			}
+		}
 		if (w->op == WG_OP_OTHER && w->syscall_name &&
 		    !strcmp(w->syscall_name, "restart_syscall"))
 			w->op = wg_op_of_wchan(t->wchan);
