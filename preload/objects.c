@@ -11,6 +11,35 @@
 
 #include "doors.h"
 
+/*
+ * A sanitizer's interceptors ask dlsym() for what stands behind them before they work themselves:
+ * until they have got their answers, a call of strcmp() or dl_iterate_phdr() by name is a jump to 0.
+ * So names are compared here, and the loader's list is walked by libc's own function, which is found
+ * through the list that the loader keeps for debuggers.
+ */
+static bool same(const char *a, const char *b)
+{
+	for (; *a == *b; a++, b++)
+		if (!*a)
+			return true;
+	return false;
+}
+
+typedef int (*iterate_fn)(int (*)(struct dl_phdr_info *, size_t, void *), void *);
+static iterate_fn libcs_iterate(void);
+
+static int each_object(int (*one)(struct dl_phdr_info *, size_t, void *), void *arg)
+{
+	static iterate_fn iterate;
+	iterate_fn f = __atomic_load_n(&iterate, __ATOMIC_RELAXED);
+
+	if (!f) {
+		f = libcs_iterate();
+		__atomic_store_n(&iterate, f, __ATOMIC_RELAXED);
+	}
+	return f(one, arg);
+}
+
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)
 extern int _dl_find_object(void *, struct dl_find_object *) __attribute__((weak));
 #define HAVE_FIND_OBJECT 1
@@ -91,7 +120,7 @@ static bool matches(const struct tables *t, uint32_t i, const char *name, const 
 	unsigned int type = s->st_info & 0xf, bind = s->st_info >> 4;
 
 	if (s->st_shndx == SHN_UNDEF || !s->st_value || (bind != STB_GLOBAL && bind != STB_WEAK) ||
-	    (type != STT_FUNC && type != STT_NOTYPE) || strcmp(t->strings + s->st_name, name))
+	    (type != STT_FUNC && type != STT_NOTYPE) || !same(t->strings + s->st_name, name))
 		return false;
 	if (t->versions && (t->versions[i] & 0x8000u)) {
 		if (!*old)
@@ -187,6 +216,25 @@ static bool tables_of_info(const struct dl_phdr_info *info, struct tables *t, ui
 	return tables_of(info->dlpi_addr, dyn, t);
 }
 
+/* Ours when there is no libc.so (musl, a static loader): then nobody intercepts it either. */
+static iterate_fn libcs_iterate(void)
+{
+	struct tables t;
+
+	for (const struct link_map *m = _r_debug.r_map; m; m = m->l_next) {
+		void *p = NULL;
+
+		if (!tables_of(m->l_addr, m->l_ld, &t))
+			continue;
+		for (const ElfW(Dyn) *dyn = t.dyn; dyn->d_tag != DT_NULL && !p; dyn++)
+			if (dyn->d_tag == DT_SONAME && same(t.strings + dyn->d_un.d_val, "libc.so.6"))
+				p = lookup(&t, "dl_iterate_phdr", gnu_hash("dl_iterate_phdr"));
+		if (p)
+			return (iterate_fn)p;
+	}
+	return dl_iterate_phdr;
+}
+
 static void cut(char *to, size_t size, const char *from)
 {
 	size_t n = strnlen(from, size - 1);
@@ -243,7 +291,7 @@ int wg_find_exports(const char *symbol, struct wg_found *out, int max)
 	struct search s = { .symbol = symbol, .hash = gnu_hash(symbol), .out = out, .max = max };
 
 	if (max > 0)
-		dl_iterate_phdr(search_one, &s);
+		each_object(search_one, &s);
 	return s.n;
 }
 
@@ -253,7 +301,7 @@ void *wg_find_before(const char *symbol)
 	struct search s = { .symbol = symbol, .hash = gnu_hash(symbol), .out = &one, .max = 1,
 			    .before = true };
 
-	dl_iterate_phdr(search_one, &s);
+	each_object(search_one, &s);
 	return s.n ? one.address : NULL;
 }
 
@@ -293,7 +341,7 @@ static bool object_around(const void *address, struct around *a)
 		return a->found;
 	}
 #endif
-	dl_iterate_phdr(around_one, a);
+	each_object(around_one, a);
 	return a->found;
 }
 
@@ -406,11 +454,11 @@ void wg_find_behind(const char (*names)[24], void **out, unsigned int n)
 {
 	struct behind b = { .names = names, .out = out, .n = n };
 
-	dl_iterate_phdr(behind_one, &b);
+	each_object(behind_one, &b);
 	b.past = true; /* what stands before us, if nothing after has it */
 	for (unsigned int i = 0; i < n; i++)
 		if (!out[i]) {
-			dl_iterate_phdr(behind_one, &b);
+			each_object(behind_one, &b);
 			break;
 		}
 }
