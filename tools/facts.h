@@ -564,6 +564,8 @@ struct wg_process {
 	bool exiting;		/* the kernel is tearing it down (PF_EXITING on the leader) */
 	int32_t tty_pgrp;	/* foreground process group of its terminal; 0 none */
 	void *collect;		/* private to tools/collect while it runs */
+	/* The kernel forbids this asker its memory, or to see in which calls its threads are. */
+	bool memory_denied, calls_denied;
 };
 
 struct wg_facts {

@@ -104,20 +104,33 @@ int wg_ask_option(struct wg_ask *q, int c, const char *arg)
 
 /* ---- asking a process through its own signal ------------------------------ */
 
-static bool memory_denied(const struct wg_process *p)
+/*
+ * Where the kernel lets nobody but the process itself (and its child with inherited descriptors)
+ * read its memory: the recorder answers its signal by starting such a child, and what that saves is
+ * the answer. All processes are asked at once and share one limit of time.
+ */
+struct question {
+	struct wg_process *p;
+	struct wg_rec_identity id;
+	const char *dirs[2]; /* where the answer may be written, as we can look at them */
+	long before[2];
+	const char *answer; /* path */
+	int rc;
+	bool own_place; /* the answer lies where only askers look: it is taken away */
+};
+
+static bool denied(const struct wg_process *p)
 {
-	for (size_t i = 0; i < p->missing.n; i++)
-		if (strstr(p->missing.v[i].why, "Operation not permitted") ||
-		    strstr(p->missing.v[i].why, "Permission denied"))
-			return true;
-	return false;
+	return p->recorded && !p->stub && p->alive && !p->from_snapshot &&
+	       (p->memory_denied || p->calls_denied);
 }
 
 /* Highest N of HOST-PID-START-N.json in dir whose PID-START fit; -1 none. Its path goes to *path. */
 static long newest_snapshot(struct wg_arena *a, const char *dir, const char *infix,
 			    const char **path)
 {
-	DIR *d = opendir(dir);
+	DIR *d = dir ? opendir(dir) : NULL;
+	char best_name[256] = "";
 	struct dirent *e;
 	long best = -1;
 
@@ -126,64 +139,259 @@ static long newest_snapshot(struct wg_arena *a, const char *dir, const char *inf
 		char *end;
 		long n;
 
-		if (!at)
+		if (!at || e->d_name[0] == '.')
 			continue;
 		n = strtol(at + strlen(infix), &end, 10);
 		if (strcmp(end, ".json") || n <= best)
 			continue;
 		best = n;
-		*path = wg_fmt(a, "%s/%s", dir, e->d_name);
+		snprintf(best_name, sizeof(best_name), "%s", e->d_name);
 	}
 	if (d)
 		closedir(d);
+	if (best >= 0)
+		*path = wg_fmt(a, "%s/%s", dir, best_name);
 	return best;
 }
 
-/*
- * The kernel lets nobody but the process itself (and its child with inherited descriptors) read
- * its memory here. The recorder answers its signal by starting such a child; wait for what it
- * writes. Returns 0 with the snapshot's facts in place of the process'.
- */
-static int ask_by_signal(struct wg_facts *f, struct wg_process *p, const struct wg_ask *q)
+/* A directory as the process names it, as this asker can read it; NULL: not at all. */
+static const char *reach(struct wg_facts *f, const struct wg_process *p, const char *dir)
 {
-	struct wg_rec_identity id;
-	const char *dir, *infix, *path = NULL, *why = NULL;
-	struct timespec tick = { 0, 50 * 1000 * 1000 };
-	long before, now;
-	double left = q->signal_wait_s;
-	int rc;
+	const char *through = wg_fmt(f->arena, "/proc/%d/root%s", p->pid, dir);
 
-	rc = wg_rec_identity(f, p, &id);
+	if (!*dir)
+		return NULL;
+	if (!access(through, R_OK | X_OK))
+		return through;
+	/* Its root is not ours to look through; by its name it is the same place, or it is not found. */
+	return access(dir, R_OK | X_OK) ? NULL : dir;
+}
+
+static const char *infix_of(struct wg_facts *f, const struct question *x)
+{
+	return wg_fmt(f->arena, "-%u-%llu-", x->id.pid, (unsigned long long)x->id.start_ticks);
+}
+
+static int pose(struct wg_facts *f, struct question *x)
+{
+	const char *infix, *path;
+	int rc = wg_rec_identity(f, x->p, &x->id);
+
 	if (rc)
 		return rc;
-	if (!id.signal || !*id.dir)
-		return -ENOTSUP;
-	dir = wg_fmt(f->arena, "/proc/%d/root%s", p->pid, id.dir);
-	if (access(dir, R_OK | X_OK))
-		dir = id.dir; /* root of another user's process is not ours to look through */
-	infix = wg_fmt(f->arena, "-%u-%llu-", id.pid, (unsigned long long)id.start_ticks);
-	before = newest_snapshot(f->arena, dir, infix, &path);
-	if (kill(p->pid, id.signal))
-		return -errno;
-	do {
+	if (!x->id.signal)
+		return -EOPNOTSUPP;
+	infix = infix_of(f, x);
+	x->dirs[0] = reach(f, x->p, x->id.dir);
+	x->dirs[1] = reach(f, x->p, wg_fmt(f->arena, WGREC_DIR_FMT, (unsigned int)x->p->uid));
+	for (int i = 0; i < 2; i++)
+		x->before[i] = newest_snapshot(f->arena, x->dirs[i], infix, &path);
+	/* One of the directories may not be there before the first snapshot is written. */
+	return kill(x->p->pid, x->id.signal) ? -errno : -EINPROGRESS;
+}
+
+static bool answered(struct wg_facts *f, struct question *x)
+{
+	const char *infix = infix_of(f, x), *path = NULL;
+
+	for (int i = 0; i < 2; i++) {
+		if (!x->dirs[i])
+			x->dirs[i] = reach(f, x->p, i ? wg_fmt(f->arena, WGREC_DIR_FMT,
+							       (unsigned int)x->p->uid) : x->id.dir);
+		if (x->dirs[i] && newest_snapshot(f->arena, x->dirs[i], infix, &path) > x->before[i]) {
+			x->answer = path;
+			x->own_place = i == 1;
+			x->rc = 0;
+			return true;
+		}
+	}
+	if (kill(x->p->pid, 0) && errno == ESRCH) {
+		x->rc = -ESRCH;
+		return true;
+	}
+	return false;
+}
+
+static const char *why_no_answer(struct wg_facts *f, const struct question *x, double waited)
+{
+	switch (x->rc) {
+	case -EOPNOTSUPP:
+		return "its recorder listens to no signal (WAITGRAPH_SIGNAL=0)";
+	case -ESRCH:
+		return "it ended while it was asked through its signal";
+	case -EPERM:
+		return "this user may not send it a signal";
+	case -ETIMEDOUT:
+		if (!x->dirs[0] && !x->dirs[1])
+			return wg_fmt(f->arena, "asked through its signal; its directory %s cannot be looked "
+				      "at from here", x->id.dir);
+		return wg_fmt(f->arena, "asked through its signal %d, no answer within %.0f s: it blocks or "
+			      "takes that signal itself, cannot start `waitgraph`, or cannot write to %s",
+			      x->id.signal, waited, x->id.dir);
+	default:
+		return wg_fmt(f->arena, "asked through its signal: %s", strerror(-x->rc));
+	}
+}
+
+/* ---- the answer in place of what was seen from outside ------------------------ */
+
+/* The number that this asker has for a thread that calls itself ns_tid. */
+static int32_t tid_here(const struct wg_process *outside, int32_t ns_tid)
+{
+	for (size_t i = 0; ns_tid && i < outside->threads.n; i++) {
+		const struct wg_thread *t = &outside->threads.v[i];
+
+		if ((t->ns_tid ? t->ns_tid : t->tid) == ns_tid)
+			return t->tid;
+	}
+	return ns_tid;
+}
+
+/* Its reader lives in another PID namespace than we do: all numbers of threads into ours. */
+static void translate(struct wg_facts *f, struct wg_process *own, const struct wg_process *outside)
+{
+	for (size_t i = 0; i < own->threads.n; i++) {
+		struct wg_thread *t = &own->threads.v[i];
+
+		t->ns_tid = t->ns_tid ? t->ns_tid : t->tid;
+		t->tid = tid_here(outside, t->ns_tid);
+		t->waker_tid = tid_here(outside, t->waker_tid);
+		if (wg_has_int(t->wait.child) && t->wait.child > 0)
+			for (size_t k = 0; k < f->procs.n; k++)
+				if (f->procs.v[k]->pidns == outside->pidns && outside->pidns &&
+				    f->procs.v[k]->ns_pid == t->wait.child) {
+					t->wait.child = f->procs.v[k]->pid;
+					break;
+				}
+	}
+	own->python.gil_holder = tid_here(outside, own->python.gil_holder);
+	for (size_t i = 0; i < own->python.locks.n; i++) {
+		struct wg_pylock *l = &own->python.locks.v[i];
+
+		l->owner_tid = tid_here(outside, l->owner_tid);
+		l->waiter_tid = tid_here(outside, l->waiter_tid);
+	}
+	for (size_t i = 0; i < own->devices.n; i++)
+		for (size_t k = 0; k < own->devices.v[i].failures.n; k++)
+			own->devices.v[i].failures.v[k].tid =
+				tid_here(outside, own->devices.v[i].failures.v[k].tid);
+	for (size_t i = 0; i < own->streams.n; i++) {
+		own->streams.v[i].owner_tid = tid_here(outside, own->streams.v[i].owner_tid);
+		for (size_t k = 0; k < own->streams.v[i].pending.n; k++)
+			own->streams.v[i].pending.v[k].tid =
+				tid_here(outside, own->streams.v[i].pending.v[k].tid);
+	}
+	for (size_t i = 0; i < own->comms.n; i++)
+		for (size_t k = 0; k < own->comms.v[i].recent.n; k++)
+			own->comms.v[i].recent.v[k].tid =
+				tid_here(outside, own->comms.v[i].recent.v[k].tid);
+}
+
+/* Which of the processes that we know is q? Its reader counts PIDs in the namespace of `asked`. */
+static size_t place_of(const struct wg_facts *f, size_t n, const struct wg_process *asked,
+		       const struct wg_process *q)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct wg_process *p = f->procs.v[i];
+		int32_t as_its_reader = p->pidns && p->pidns == asked->pidns && p->ns_pid ? p->ns_pid :
+											 p->pid;
+
+		if (as_its_reader == q->pid && p->start_ticks == q->start_ticks)
+			return i;
+	}
+	return SIZE_MAX;
+}
+
+static void take(struct wg_facts *f, size_t at, struct wg_process *own)
+{
+	struct wg_process *outside = f->procs.v[at];
+	bool elsewhere = own->pid != outside->pid;
+
+	own->from_snapshot = false;
+	own->alive = outside->alive;
+	own->ns_pid = outside->ns_pid ? outside->ns_pid : own->pid;
+	own->pidns = outside->pidns ? outside->pidns : own->pidns;
+	own->ppid = outside->ppid;
+	own->pgid = outside->pgid;
+	own->sid = outside->sid;
+	own->tracer_pid = outside->tracer_pid;
+	own->start_ticks = outside->start_ticks;
+	if (elsewhere)
+		translate(f, own, outside);
+	/* The children of now, with the numbers that we know them by. */
+	own->children = outside->children;
+	own->pid = outside->pid;
+	for (size_t k = 0; k < own->threads.n; k++)
+		own->threads.v[k].pid = own->pid;
+	wg_add_source(f, own, "signal");
+	f->procs.v[at] = own;
+}
+
+static int take_answer(struct wg_facts *f, size_t n, const struct question *x)
+{
+	const char *why = NULL;
+	size_t from = f->procs.n;
+	int rc = wg_snapshot_read(f, x->answer, &why);
+	struct wg_process *asked = x->p;
+	bool found = false;
+
+	for (size_t i = from; !rc && i < f->procs.n; i++) {
+		struct wg_process *own = f->procs.v[i];
+		size_t at = place_of(f, n, asked, own);
+
+		if (at == SIZE_MAX || own->stub || own->trace_only)
+			continue;
+		found = found || f->procs.v[at] == asked;
+		/* Of those it waits on it may know more than we do, never less than nothing. */
+		if (f->procs.v[at] == asked || f->procs.v[at]->stub || denied(f->procs.v[at]))
+			take(f, at, own);
+	}
+	f->procs.n = from; /* what is not known here stays away: its numbers are another namespace's */
+	if (x->own_place)
+		unlink(x->answer);
+	return rc ? rc : found ? 0 : -ENOMSG;
+}
+
+static void ask_by_signal(struct wg_facts *f, const struct wg_ask *q)
+{
+	struct timespec tick = { 0, 50 * 1000 * 1000 }, now, start;
+	size_t n = f->procs.n, asked = 0, open = 0;
+	struct question *all;
+	double waited = 0;
+
+	all = wg_alloc(f->arena, (n + 1) * sizeof(*all));
+	for (size_t i = 0; i < n; i++)
+		if (denied(f->procs.v[i])) {
+			all[asked].p = f->procs.v[i];
+			all[asked].rc = pose(f, &all[asked]);
+			open += all[asked].rc == -EINPROGRESS;
+			asked++;
+		}
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	while (open && waited < q->signal_wait_s) {
 		nanosleep(&tick, NULL);
-		left -= 0.05;
-		now = newest_snapshot(f->arena, dir, infix, &path);
-	} while (now == before && left > 0);
-	if (now == before)
-		return -ETIMEDOUT;
-	/* The writer renames a finished file into place, so it is whole. */
-	rc = wg_snapshot_read(f, path, &why);
-	if (rc)
-		return rc;
-	wg_add_source(f, p, "signal");
-	return 0;
+		open = 0;
+		for (size_t i = 0; i < asked; i++)
+			open += all[i].rc == -EINPROGRESS && !answered(f, &all[i]);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		waited = (double)(now.tv_sec - start.tv_sec) + (double)(now.tv_nsec - start.tv_nsec) * 1e-9;
+	}
+	for (size_t i = 0; i < asked; i++) {
+		struct question *x = &all[i];
+
+		if (x->rc == -EINPROGRESS)
+			x->rc = -ETIMEDOUT;
+		else if (!x->rc)
+			x->rc = take_answer(f, n, x);
+		if (x->rc)
+			wg_add_missing(f, x->p, "the process' own snapshot",
+				       why_no_answer(f, x, q->signal_wait_s), NULL);
+	}
 }
 
 int wg_ask_live(struct wg_facts *f, const struct wg_ask *q)
 {
 	int rc = wg_collect(f, &q->collect);
-	size_t n;
 
 	if (rc == -ESRCH || rc == -EACCES || rc == -EPERM) {
 		/* Say which of several it was. */
@@ -200,32 +408,8 @@ int wg_ask_live(struct wg_facts *f, const struct wg_ask *q)
 		wg_fail(0, q->verb, "collecting: %s", strerror(-rc));
 		return rc;
 	}
-	n = f->procs.n; /* snapshots taken below are appended */
-	for (size_t i = 0; q->signal_wait_s > 0 && q->collect.mem_fd < 0 && i < n; i++) {
-		struct wg_process *p = f->procs.v[i];
-
-		if (!p->recorded || p->stub || !p->alive || !memory_denied(p))
-			continue;
-		rc = ask_by_signal(f, p, q);
-		if (rc)
-			wg_add_missing(f, p, "the process' own snapshot",
-				       wg_fmt(f->arena, "asked through its signal: %s",
-					      strerror(-rc)),
-				       NULL);
-		else if (f->procs.n > n) {
-			/* Its own answer knows more than the outside view: take its place. */
-			struct wg_process *own = f->procs.v[f->procs.n - 1];
-
-			if (own->start_ticks == p->start_ticks) {
-				own->from_snapshot = false;
-				own->pid = p->pid;
-				for (size_t k = 0; k < own->threads.n; k++)
-					own->threads.v[k].pid = p->pid;
-				f->procs.v[i] = own;
-			}
-			f->procs.n = n;
-		}
-	}
+	if (q->signal_wait_s > 0 && q->collect.mem_fd < 0)
+		ask_by_signal(f, q);
 	return 0;
 }
 

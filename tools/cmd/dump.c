@@ -14,6 +14,7 @@
 
 #include "../render/render.h"
 #include "ask.h"
+#include "preload/recorder.h"
 
 static const char help[] =
 	"usage: waitgraph dump [options] PID\n\n"
@@ -57,16 +58,14 @@ static int make_dirs(const char *path)
  * Save the snapshot as HOST-PID-START-N.json, N counting up. Written beside and linked into
  * place, so that nobody reads half a file and none is overwritten.
  */
-static int save_snapshot(const struct wg_graph *g, const struct wg_process *p, const char **saved)
+static int save_snapshot(const struct wg_graph *g, const struct wg_process *p, const char *dir,
+			 const char **saved)
 {
 	struct wg_arena *a = g->arena;
-	const char *dir = wg_state_dir(a), *tmp, *path = NULL;
+	const char *tmp, *path = NULL;
 	FILE *out;
 	int fd, rc;
 
-	rc = make_dirs(dir);
-	if (rc)
-		return rc;
 	tmp = wg_fmt(a, "%s/.snapshot-%d-%d.tmp", dir, p->pid, (int)getpid());
 	fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
@@ -98,11 +97,36 @@ out:
 	return rc;
 }
 
+/*
+ * Into WAITGRAPH_DIR; where that cannot be written (a read-only root, no home), to the recorder's
+ * own directory, where at least who asked through the signal finds it.
+ */
+static void save(struct wg_facts *f, const struct wg_graph *g, const struct wg_process *p,
+		 bool from_signal, const char **saved)
+{
+	const char *dir = wg_state_dir(f->arena);
+	int err = p ? make_dirs(dir) : -ESRCH;
+
+	if (!err)
+		err = save_snapshot(g, p, dir, saved);
+	if (err && p && from_signal &&
+	    !save_snapshot(g, p, wg_fmt(f->arena, WGREC_DIR_FMT, (unsigned int)geteuid()), saved)) {
+		const char *dash = strrchr(*saved, '-');
+		long n = dash ? strtol(dash + 1, NULL, 10) : 0;
+
+		/* Memory, not a disk: one of each process is enough. */
+		if (n > 1)
+			unlink(wg_fmt(f->arena, "%.*s-%ld.json", (int)(dash - *saved), *saved, n - 1));
+	}
+	if (err)
+		wg_fail(0, "dump", "the snapshot could not be saved in %s: %s", dir, strerror(-err));
+}
+
 int wg_cmd_dump(int argc, char **argv)
 {
 	struct wg_facts *f = wg_facts_new();
 	struct wg_graph *g = NULL;
-	bool from_signal = false, save = false;
+	bool from_signal = false, keep = false;
 	const char *saved = NULL;
 	struct wg_ask q;
 	int32_t pid;
@@ -119,10 +143,10 @@ int wg_cmd_dump(int argc, char **argv)
 			rc = WG_EXIT_OK;
 			goto out;
 		case OPT_FROM_SIGNAL:
-			from_signal = save = true;
+			from_signal = keep = true;
 			break;
 		case OPT_SAVE:
-			save = true;
+			keep = true;
 			break;
 		case OPT_MEM_FD:
 			q.collect.mem_fd = atoi(optarg);
@@ -158,14 +182,8 @@ int wg_cmd_dump(int argc, char **argv)
 		goto out;
 	}
 	g = wg_graph_build(f);
-	if (save) {
-		const struct wg_process *p = wg_find_process(f, pid);
-		int err = p ? save_snapshot(g, p, &saved) : -ESRCH;
-
-		if (err)
-			wg_fail(0, "dump", "the snapshot could not be saved in %s: %s",
-				wg_state_dir(f->arena), strerror(-err));
-	}
+	if (keep)
+		save(f, g, wg_find_process(f, pid), from_signal, &saved);
 	if (from_signal) {
 		/*
 		 * stderr belongs to the program and may be a full pipe: a deadline, then death by

@@ -253,6 +253,7 @@ static void collect_full(struct run *r, struct wg_process *p)
 		wg_add_missing(f, p, "memory of the process (arguments of calls, locks, stacks)",
 			       strerror(-wg_mem_error(k->mem)),
 			       "run as root, or start the program with `waitgraph run`");
+	p->memory_denied = wg_mem_error(k->mem) == -EPERM || wg_mem_error(k->mem) == -EACCES;
 	wg_files_collect(f, p);
 	wg_limits_collect(f, p);
 	take_modules(f, p, k->mem);

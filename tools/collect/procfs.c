@@ -1184,6 +1184,7 @@ int wg_procfs_threads(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 		ended_while_reading(p);
 		return 0;
 	}
+	p->calls_denied = denied == -EPERM || denied == -EACCES;
 	if (denied)
 		why_no_syscalls(f, p, denied);
 	if (k->stat.nthreads > WG_MAX_THREADS)
