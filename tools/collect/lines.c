@@ -247,7 +247,7 @@ void wg_lines_want(struct wg_symbols *s, uint64_t pc)
 /* ---- in the child --------------------------------------------------------------------------- */
 
 struct answer { /* on the pipe, followed by the texts */
-	uint64_t pc;
+	uint64_t pc; /* 0: everything was looked for */
 	uint32_t line;
 	uint16_t function_len, file_len;
 };
@@ -365,12 +365,15 @@ static void child(struct wg_lines *l, struct wg_image **images, size_t n, int fd
 			if (l->want[k].pc && !l->want[k].asked && l->want[k].dwarf == images[i])
 				describe(fd, dw, l->want[k].pc, l->want[k].vaddr);
 	}
+	send_line(fd, 0, 0, NULL, NULL);
 }
 
 /* ---- in the reader ----------------------------------------------------------------------------- */
 
-static void take_answers(struct wg_lines *l, const char *buf, size_t n)
+/* Did the child get through all of it? */
+static bool take_answers(struct wg_lines *l, const char *buf, size_t n)
 {
+	bool all = false;
 	size_t at = 0;
 
 	while (n - at >= sizeof(struct answer)) {
@@ -383,6 +386,7 @@ static void take_answers(struct wg_lines *l, const char *buf, size_t n)
 		    n - at - sizeof(a) < (size_t)a.function_len + a.file_len)
 			break;
 		at += sizeof(a);
+		all = !a.pc;
 		w = a.pc ? &l->want[slot(l, a.pc)] : NULL;
 		if (w && w->pc) {
 			/* The lines of one pc come together: they are neighbours here. */
@@ -402,6 +406,7 @@ static void take_answers(struct wg_lines *l, const char *buf, size_t n)
 		}
 		at += (size_t)a.function_len + a.file_len;
 	}
+	return all;
 }
 
 static uint64_t weight(struct wg_image *i)
@@ -418,6 +423,7 @@ void wg_lines_run(struct wg_symbols *s, double budget_s)
 	double begin = now_s(), end;
 	size_t n = 0, got = 0, cap = 1 << 16;
 	int pipe_fd[2], status;
+	bool all;
 	char *buf;
 	pid_t pid;
 
@@ -485,14 +491,14 @@ void wg_lines_run(struct wg_symbols *s, double budget_s)
 		for (int i = 0; i < 100 && !waitpid(pid, &status, WNOHANG); i++)
 			usleep(i < 20 ? 100 : 1000);
 	}
-	take_answers(l, buf, got);
+	all = take_answers(l, buf, got) && n < sizeof(images) / sizeof(images[0]);
 	free(buf);
 	store.spent_s += now_s() - begin;
 	for (size_t k = 0; k < l->cap; k++) {
 		struct want *w = &l->want[k];
 
 		/* Nothing found may only mean that the time was up: that is not kept. */
-		if (w->pc && !w->asked && w->n)
+		if (w->pc && !w->asked && (w->n || (all && w->dwarf)))
 			remember(l, w, w->image);
 		w->asked = true;
 	}

@@ -30,10 +30,9 @@
 #include <unistd.h>
 
 #define PAGE 4096u
-#define CACHE_PAGES 1024u   /* 4 MiB: two huge pages where the kernel gives them */
+#define CACHE_PAGES 1024u   /* 4 MiB */
 #define WAYS 4u
 #define CLUSTER 2u	    /* pages read at a miss in anonymous memory */
-#define HUGE (2u << 20)
 #define BATCH 256u	    /* pages of one hand-over */
 #define MAPS_MAX (256u << 20)
 #define FIRST_DEADLINE_S 2.0
@@ -66,20 +65,29 @@ struct wg_mem {
 	size_t nmaps;
 	double maps_at;
 	int remaps;
-	struct wg_patient *thread, *file_thread;
-	struct job *job;
 	int file_timeouts;
 	uint64_t hung[HUNG_MAPS]; /* start of mappings that did not answer */
 	int nhung;
 	uint64_t reads, bytes;
 	int (*fake)(void *arg, uint64_t addr, void *buf, size_t n);
 	void *fake_arg;
+};
+
+/*
+ * Shared by all memories of the collecting thread, which looks at one process after the other:
+ * 64 ranks with a thread and 4 MiB of cache each cost more than reading their stacks.
+ */
+static struct {
+	int users; /* open memories */
+	struct wg_patient *thread, *file_thread;
+	struct job *job;
+	const struct wg_mem *owner; /* of what is in the cache */
 	uint32_t generation, turn;
 	uint64_t *tags;	      /* page address | 1 when valid */
 	uint32_t *tag_gen;
 	uint16_t *tag_len;
 	char *pages;
-};
+} common;
 
 static double now_s(void)
 {
@@ -270,7 +278,8 @@ static int read_maps(struct wg_mem *m)
 	if (!s)
 		return -ENOMEM;
 	snprintf(s->path, sizeof(s->path), "/proc/%d/maps", m->pid);
-	err = wg_with_deadline(m->worked ? READ_DEADLINE_S : FIRST_DEADLINE_S, slurp, s);
+	err = wg_patient_do(&common.file_thread, m->worked ? READ_DEADLINE_S : FIRST_DEADLINE_S, slurp,
+			    s);
 	if (err == -ETIMEDOUT)
 		return err; /* s belongs to the thread left behind */
 	if (!err)
@@ -353,16 +362,16 @@ static bool is_hung(const struct wg_mem *m, const struct wg_map *x)
 
 /* ---- reading ---------------------------------------------------------------------- */
 
-/* Do the pieces of m->job; the caller has filled them. 0 or -errno for all of them. */
+/* Do the pieces of the job; the caller has filled them. 0 or -errno for all of them. */
 static int ask(struct wg_mem *m, const struct wg_map *x)
 {
-	struct job *j = m->job;
+	struct job *j = common.job;
 	int err;
 
 	m->reads++;
 	j->pid = m->pid;
 	j->fd = m->fd;
-	err = wg_patient_do(&m->thread, m->worked ? READ_DEADLINE_S : FIRST_DEADLINE_S, serve, j);
+	err = wg_patient_do(&common.thread, m->worked ? READ_DEADLINE_S : FIRST_DEADLINE_S, serve, j);
 	if (!err) {
 		m->worked = true;
 		for (uint32_t i = 0; i < j->npieces; i++)
@@ -372,7 +381,7 @@ static int ask(struct wg_mem *m, const struct wg_map *x)
 	}
 	if (err != -ETIMEDOUT)
 		return err;
-	m->job = NULL; /* it belongs to the thread left behind, and so does the descriptor */
+	common.job = NULL; /* it belongs to the thread left behind, and so does the descriptor */
 	m->fd_pinned = true;
 	/*
 	 * A mapped file whose file system does not answer costs that mapping. Anonymous
@@ -389,9 +398,9 @@ static int need_job(struct wg_mem *m)
 {
 	if (m->error)
 		return m->error;
-	if (!m->job && !m->fake)
-		m->job = calloc(1, sizeof(*m->job));
-	return m->job || m->fake ? 0 : -ENOMEM;
+	if (!common.job && !m->fake)
+		common.job = calloc(1, sizeof(*common.job));
+	return common.job || m->fake ? 0 : -ENOMEM;
 }
 
 /* Up to BATCH pages inside one mapping, without the cache. Bytes or -errno. */
@@ -408,7 +417,7 @@ static int read_raw(struct wg_mem *m, const struct wg_map *x, uint64_t addr, voi
 		m->reads++;
 		return m->fake(m->fake_arg, addr, buf, n);
 	}
-	j = m->job;
+	j = common.job;
 	j->npieces = 1;
 	j->pieces[0] = (struct piece){ .addr = addr, .n = (uint32_t)n };
 	err = ask(m, x);
@@ -419,18 +428,22 @@ static int read_raw(struct wg_mem *m, const struct wg_map *x, uint64_t addr, voi
 	return j->pieces[0].got;
 }
 
-static bool cache_ready(struct wg_mem *m)
+static bool cache_ready(const struct wg_mem *m)
 {
-	if (m->pages)
+	if (common.owner != m) {
+		common.owner = m;
+		common.generation++;
+	}
+	if (common.pages)
 		return true;
-	m->tags = calloc(CACHE_PAGES, sizeof(*m->tags));
-	m->tag_gen = calloc(CACHE_PAGES, sizeof(*m->tag_gen));
-	m->tag_len = calloc(CACHE_PAGES, sizeof(*m->tag_len));
-	m->pages = aligned_alloc(HUGE, (size_t)CACHE_PAGES * PAGE);
-	if (!m->tags || !m->tag_gen || !m->tag_len || !m->pages)
+	common.tags = calloc(CACHE_PAGES, sizeof(*common.tags));
+	common.tag_gen = calloc(CACHE_PAGES, sizeof(*common.tag_gen));
+	common.tag_len = calloc(CACHE_PAGES, sizeof(*common.tag_len));
+	common.pages = aligned_alloc(PAGE, (size_t)CACHE_PAGES * PAGE);
+	if (!common.tags || !common.tag_gen || !common.tag_len || !common.pages)
 		return false;
-	/* A first touch costs more than the read that it is for: take it in few faults. */
-	madvise(m->pages, (size_t)CACHE_PAGES * PAGE, MADV_HUGEPAGE);
+	/* Two huge pages are longer in the clearing than most processes' stacks in the reading. */
+	madvise(common.pages, (size_t)CACHE_PAGES * PAGE, MADV_NOHUGEPAGE);
 	return true;
 }
 
@@ -444,33 +457,33 @@ static uint32_t set_of(uint64_t page)
 }
 
 /* The slot of a page; -1: not in the cache. */
-static int slot_of(const struct wg_mem *m, uint64_t page)
+static int slot_of(uint64_t page)
 {
 	uint32_t set = set_of(page);
 
 	for (uint32_t i = set; i < set + WAYS; i++)
-		if (m->tags[i] == (page | 1) && m->tag_gen[i] == m->generation)
+		if (common.tags[i] == (page | 1) && common.tag_gen[i] == common.generation)
 			return (int)i;
 	return -1;
 }
 
-static void cache_put(struct wg_mem *m, uint64_t page, const char *data, size_t n)
+static void cache_put(uint64_t page, const char *data, size_t n)
 {
 	uint32_t set = set_of(page), i = set;
-	int have = slot_of(m, page);
+	int have = slot_of(page);
 
 	if (have >= 0) {
 		i = (uint32_t)have;
 	} else {
-		while (i < set + WAYS && m->tags[i] && m->tag_gen[i] == m->generation)
+		while (i < set + WAYS && common.tags[i] && common.tag_gen[i] == common.generation)
 			i++;
 		if (i == set + WAYS)
-			i = set + m->turn++ % WAYS;
+			i = set + common.turn++ % WAYS;
 	}
-	m->tags[i] = page | 1;
-	m->tag_gen[i] = m->generation;
-	m->tag_len[i] = (uint16_t)n;
-	memcpy(m->pages + (size_t)i * PAGE, data, n);
+	common.tags[i] = page | 1;
+	common.tag_gen[i] = common.generation;
+	common.tag_len[i] = (uint16_t)n;
+	memcpy(common.pages + (size_t)i * PAGE, data, n);
 }
 
 /* Bring one page in. 0 or -errno. */
@@ -498,7 +511,7 @@ static int fill(struct wg_mem *m, uint64_t page)
 	if (!k)
 		return -EFAULT;
 	for (uint32_t o = 0; o < (uint32_t)k; o += PAGE)
-		cache_put(m, page + o, buf + o, (uint32_t)k - o < PAGE ? (uint32_t)k - o : PAGE);
+		cache_put(page + o, buf + o, (uint32_t)k - o < PAGE ? (uint32_t)k - o : PAGE);
 	return 0;
 }
 
@@ -539,22 +552,22 @@ int wg_mem_read_some(struct wg_mem *m, uint64_t addr, void *buf, size_t n)
 			done += (size_t)got;
 			continue;
 		}
-		slot = slot_of(m, page);
+		slot = slot_of(page);
 		if (slot < 0) {
 			err = fill(m, page);
 			if (err)
 				break;
-			slot = slot_of(m, page);
+			slot = slot_of(page);
 		}
-		if (slot < 0 || m->tag_len[slot] <= o) {
+		if (slot < 0 || common.tag_len[slot] <= o) {
 			err = -EFAULT;
 			break;
 		}
-		if (k > m->tag_len[slot] - o)
-			k = m->tag_len[slot] - o;
+		if (k > common.tag_len[slot] - o)
+			k = common.tag_len[slot] - o;
 		if (k > n - done)
 			k = n - done;
-		memcpy(out + done, m->pages + (size_t)slot * PAGE + o, k);
+		memcpy(out + done, common.pages + (size_t)slot * PAGE + o, k);
 		done += k;
 	}
 	return done ? (int)done : err;
@@ -612,7 +625,7 @@ void wg_mem_prefetch(struct wg_mem *m, const struct wg_span *spans, size_t n)
 	if (m->fake || !cache_ready(m))
 		return;
 	while (i < n && !need_job(m)) {
-		struct job *w = m->job;
+		struct job *w = common.job;
 
 		w->npieces = 0;
 		while (i < n && w->npieces < BATCH) {
@@ -629,7 +642,7 @@ void wg_mem_prefetch(struct wg_mem *m, const struct wg_span *spans, size_t n)
 			}
 			x = find_map(m, page);
 			/* Only what cannot hang: a batch must not be lost to one mapped file. */
-			if (x && is_anonymous(x) && !is_device(x) && slot_of(m, page) < 0) {
+			if (x && is_anonymous(x) && !is_device(x) && slot_of(page) < 0) {
 				struct piece *p = &w->pieces[w->npieces];
 
 				*p = (struct piece){ .addr = page, .n = PAGE,
@@ -644,7 +657,7 @@ void wg_mem_prefetch(struct wg_mem *m, const struct wg_span *spans, size_t n)
 			return;
 		for (uint32_t k = 0; k < w->npieces; k++)
 			if (w->pieces[k].got > 0)
-				cache_put(m, w->pieces[k].addr, w->buf + w->pieces[k].at,
+				cache_put(w->pieces[k].addr, w->buf + w->pieces[k].at,
 					  (size_t)w->pieces[k].got);
 	}
 }
@@ -655,7 +668,7 @@ int wg_mem_slow_call(struct wg_mem *m, void (*fn)(void *), void *arg)
 
 	if (m->file_timeouts >= HUNG_MAPS)
 		return -EBUSY; /* one file after the other does not answer: enough waited */
-	err = wg_patient_do(&m->file_thread, READ_DEADLINE_S, fn, arg);
+	err = wg_patient_do(&common.file_thread, READ_DEADLINE_S, fn, arg);
 	if (err == -ETIMEDOUT)
 		m->file_timeouts++;
 	return err;
@@ -663,7 +676,8 @@ int wg_mem_slow_call(struct wg_mem *m, void (*fn)(void *), void *arg)
 
 void wg_mem_forget(struct wg_mem *m)
 {
-	m->generation++;
+	if (common.owner == m)
+		common.generation++;
 }
 
 /* ---- opening ------------------------------------------------------------------------ */
@@ -758,6 +772,7 @@ struct wg_mem *wg_mem_open(struct wg_facts *f, struct wg_process *p, int mem_fd)
 
 	if (!m)
 		exit(70); /* as the arena does */
+	common.users++;
 	m->pid = p->pid;
 	m->fd = -1;
 	m->arena = wg_arena_new();
@@ -799,6 +814,7 @@ struct wg_mem *wg_mem_open_fake(const struct wg_map *maps, size_t nmaps, int pid
 
 	if (!m)
 		exit(70);
+	common.users++;
 	m->pid = pid;
 	m->fd = -1;
 	m->arena = wg_arena_new();
@@ -813,17 +829,26 @@ void wg_mem_close(struct wg_mem *m)
 {
 	if (!m)
 		return;
-	wg_patient_end(&m->thread);
-	wg_patient_end(&m->file_thread);
-	free(m->job);
 	if (m->fd_ours && m->fd >= 0 && !m->fd_pinned)
 		close(m->fd);
-	free(m->tags);
-	free(m->tag_gen);
-	free(m->tag_len);
-	free(m->pages);
 	wg_arena_free(m->arena);
+	if (common.owner == m)
+		common.owner = NULL;
 	free(m);
+	if (--common.users)
+		return;
+	wg_patient_end(&common.thread);
+	wg_patient_end(&common.file_thread);
+	free(common.job);
+	free(common.tags);
+	free(common.tag_gen);
+	free(common.tag_len);
+	free(common.pages);
+	common.job = NULL;
+	common.tags = NULL;
+	common.tag_gen = NULL;
+	common.tag_len = NULL;
+	common.pages = NULL;
 }
 
 int wg_mem_error(const struct wg_mem *m) { return m->error; }
