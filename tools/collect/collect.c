@@ -242,8 +242,10 @@ static void collect_full(struct run *r, struct wg_process *p)
 	}
 	take_children(f, p);
 	k->mem = wg_mem_open(f, p, c->given_pid == p->pid ? c->given_memfd : -1);
-	if (!wg_rec_open_pid(f, p, &k->rec) && k->rec)
+	if (!wg_rec_open_pid(f, p, &k->rec) && k->rec) {
+		k->helper = wg_rec_helper(k->rec);
 		k->own_calls = wg_rec_tasks(f, k->rec, &k->nown_calls);
+	}
 	rc = wg_procfs_threads(f, p, k->mem);
 	if (rc && rc != -ESRCH)
 		wg_add_missing(f, p, "threads", strerror(-rc), "run as root");

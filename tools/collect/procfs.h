@@ -86,6 +86,7 @@ struct wg_pproc {
 	const char *cgroup_cpu; /* file whose nr_throttled counts */
 	const struct wg_rec_task *own_calls; /* as the process itself read them; see sources.h */
 	size_t nown_calls;
+	int32_t helper; /* the recorder's own thread, as the process numbers it; 0 */
 };
 
 struct wg_holder { /* a descriptor somewhere on this host */

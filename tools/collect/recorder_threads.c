@@ -174,6 +174,11 @@ struct wg_thread *wg_rec_thread_of(struct wg_process *p, uint32_t ns_tid)
 	return NULL;
 }
 
+int32_t wg_rec_helper(const struct wg_rec *r)
+{
+	return r->h.helper_tid <= INT32_MAX ? (int32_t)r->h.helper_tid : 0;
+}
+
 const struct wg_rec_task *wg_rec_tasks(struct wg_facts *f, struct wg_rec *r, size_t *n)
 {
 	struct wg_rec_task *out;

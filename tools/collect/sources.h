@@ -114,6 +114,7 @@ struct wg_rec_task {
 	uint64_t slices;
 	char syscall[168]; /* the line of /proc/TID/syscall */
 };
+int32_t wg_rec_helper(const struct wg_rec *r); /* the recorder's own thread, by its own number; 0 */
 const struct wg_rec_task *wg_rec_tasks(struct wg_facts *f, struct wg_rec *r, size_t *n);
 int wg_rec_identity(struct wg_facts *f, const struct wg_process *p, struct wg_rec_identity *out);
 /* Host-wide list of recorder files this user may read: for `ps`, and to find other ranks. */

@@ -538,7 +538,7 @@ int wg_stacks_collect(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 	wg_lines_run(s, LINES_BUDGET_S);
 	for (size_t i = 0; i < n; i++) {
 		emit(&c, &p->threads.v[i], &raws[i]);
-		if (!raws[i].n)
+		if (!raws[i].n && !p->threads.v[i].ours)
 			c.without++;
 	}
 	tid_off = n > 1 ? tid_offset(&c) : 0;
