@@ -160,6 +160,7 @@ static void empty_reaped(struct wg_facts *f) /* the writer is reaped; an orphane
 	pipe_end(f, p, 3, 900, false);
 	pipe_end(f, s, 4, 900, true);
 	p->exe = s->exe = "/usr/bin/reader";
+	s->forked = true;
 	pauses(MAIN(s));
 	io(MAIN(p), WG_OP_READ, 3);
 }
@@ -806,10 +807,12 @@ static void open_fails(struct wg_facts *f)
 	f->procs.v[0]->nofile_limit = f->procs.v[0]->nofile_used = 256;
 }
 
-static void open_fails_below_limit(struct wg_facts *f)
+static void connect_refused(struct wg_facts *f)
 {
 	open_fails(f);
-	f->procs.v[0]->nofile_used = 20;
+	f->procs.v[0]->nofile_used = 20; /* refused, not exhausted */
+	MAIN(f->procs.v[0])->repeat_syscall = "connect";
+	MAIN(f->procs.v[0])->repeat_errno = ECONNREFUSED;
 }
 
 static void shm_full(struct wg_facts *f)
@@ -1050,7 +1053,7 @@ static const struct graph_case cases[] = {
 	{"sched_yield", yields, "spin-wait", Y, 100, 100, "sched_yield", 1},
 	{"fork fails", fork_fails, "resource-exhausted", Y, 100, 0, "64 tasks", 0},
 	{"open fails", open_fails, "resource-exhausted", Y, 100, 0, "256", 0},
-	{"open fails below the limit", open_fails_below_limit, "spin-wait", Y, 100, 0, NULL, 0},
+	{"connect refused again and again", connect_refused, "spin-wait", Y, 100, 0, NULL, 0},
 	{"/dev/shm full", shm_full, "resource-exhausted", Y, 100, 0, "/dev/shm", 0},
 	{"starved by a quota", starved, "resource-exhausted", Y, 100, 0, NULL, 0},
 	{"slowed by a quota", slow_quota, "busy-cpu", N, 100, 0, NULL, 0},

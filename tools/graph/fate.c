@@ -37,7 +37,7 @@ struct reverse {
 
 static enum wg_fate evaluate(const struct wg_b *b, const struct wg_inode *n, double *timer)
 {
-	enum wg_fate lo = FATE_MOVING, hi = FATE_STUCK, first = FATE_STUCK;
+	enum wg_fate lo = FATE_MOVING, hi = FATE_STUCK;
 	bool any = false, endless = false;
 	double T = WG_NO_SEC;
 
@@ -45,8 +45,6 @@ static enum wg_fate evaluate(const struct wg_b *b, const struct wg_inode *n, dou
 		const struct wg_iedge *e = &b->e.v[x - 1];
 		enum wg_fate f = wg_edge_fate(b, e);
 
-		if (!any)
-			first = f;
 		any = true;
 		if (f < lo)
 			lo = f;
@@ -85,8 +83,11 @@ static enum wg_fate evaluate(const struct wg_b *b, const struct wg_inode *n, dou
 		/* One of them is waited for: that another one idles proves nothing either way. */
 		return hi == FATE_IDLE && lo < FATE_IDLE ? FATE_UNKNOWN : hi;
 	case MODE_ACTOR:
-		/* That a helper thread of it sleeps is no way out for a main thread that hangs. */
-		return n->first && hi < FATE_PENDING ? first : hi;
+		/*
+		 * A thread that hangs says more about a process than one that idles beside it: a
+		 * heartbeat beside a deadlocked main thread, a server in accept beside a handler.
+		 */
+		return hi < FATE_PENDING ? lo : hi;
 	default:
 		return hi;
 	}

@@ -476,6 +476,13 @@ void wg_index(struct wg_b *b)
 		if (b->pi[i].parent == (int32_t)i)
 			b->pi[i].parent = -1;
 		index_files(b, (int32_t)i);
+		for (uint32_t k = 0; k < p->python.locks.n && k < 4096; k++) {
+			const struct wg_pylock *l = &p->python.locks.v[k];
+
+			if (l->has_map && l->map_ino && (l->owner_tid || l->owner_gone))
+				wg_map_put(b->a, &b->pylocks, l->map_dev, l->map_ino, l->map_off,
+					   (i << 12 | k) + 1);
+		}
 	}
 	for (size_t k = 0; k < f->asked.n; k++)
 		for (uint32_t i = 0; i < b->np; i++)

@@ -73,7 +73,7 @@ enum wg_mode {
 	MODE_ALL,
 	MODE_ANY,
 	MODE_ONE,
-	MODE_ACTOR, /* a process: whoever of it moves; if none does, its main thread, the first edge */
+	MODE_ACTOR, /* a process: whoever of it moves; if none does, whoever of it hangs */
 };
 
 enum wg_itype {
@@ -217,6 +217,7 @@ struct wg_b {
 	struct wg_map flocks;  /* (dev, ino) -> first lock index + 1 */
 	struct wg_map fds;     /* (proc, fd) -> file index */
 	struct wg_map gone;    /* tid */
+	struct wg_map pylocks; /* (dev, ino, offset) of a shared word -> proc << 12 | lock, + 1 */
 	uint32_t *flock_next;
 	WG_VEC(struct wg_holder) holders;
 	WG_VEC(struct wg_group) groups;
@@ -294,6 +295,11 @@ struct wg_ctx { /* one thread under resolution */
 	uint32_t node;
 };
 void wg_resolve_all(struct wg_b *b);
+/* Futex calls without the private flag on private memory (std::future, guards) are private. */
+static inline bool wg_shared_word(const struct wg_futex *fx)
+{
+	return fx->is_shared && (!fx->has_map || fx->map_ino);
+}
 bool wg_resolve_gil(struct wg_ctx *c);
 void wg_resolve_futex(struct wg_ctx *c);
 bool wg_futex_owned(struct wg_ctx *c); /* resolves if the word names an owner */
@@ -304,6 +310,8 @@ void wg_resolve_fd_io(struct wg_ctx *c, const struct wg_file *file, bool writes,
 bool wg_fd_targets(struct wg_ctx *c, const struct wg_file *file, bool writes, double timeout);
 void wg_resolve_poll(struct wg_ctx *c);
 void wg_resolve_wait(struct wg_ctx *c);
+void wg_resolve_ipc(struct wg_ctx *c);
+bool wg_kin_targets(struct wg_ctx *c, uint32_t from);
 void wg_resolve_file_lock(struct wg_ctx *c);
 bool wg_resolve_storage(struct wg_ctx *c);
 bool wg_resolve_driver(struct wg_ctx *c);

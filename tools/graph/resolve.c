@@ -123,6 +123,15 @@ static void resolve_sleep(struct wg_ctx *c)
 				 : "a timer wakes it");
 	n = &c->b->n.v[c->node];
 	n->end.timer_s = wg_has_sec(len) ? len : WG_NO_SEC;
+	if (!c->t->between_unseen)
+		return;
+	/* What polls a lock file sleeps like this too: nobody saw what it does when it wakes. */
+	n->end.certainty = WG_LIKELY;
+	if (wg_has_sec(len) && len < 0.5) {
+		n->end.cls = CL_UNKNOWN;
+		n->end.fate = FATE_UNKNOWN;
+		n->end.missing = "what it does between its short sleeps";
+	}
 }
 
 static void resolve_unknown(struct wg_ctx *c)
@@ -216,6 +225,9 @@ static void resolve_op(struct wg_ctx *c)
 		return;
 	case WG_OP_SLEEP:
 		resolve_sleep(c);
+		return;
+	case WG_OP_SYSV:
+		wg_resolve_ipc(c);
 		return;
 	case WG_OP_SIGWAIT:
 		end_here(c, CL_IDLE, FATE_IDLE, NULL);

@@ -12,10 +12,15 @@ static void wait_child(struct wg_ctx *c, int32_t proc, bool only)
 	struct wg_b *b = c->b;
 	struct wg_iedge *e;
 
-	e = wg_edge(b, c->node, wg_process_actor(b, proc), WG_EDGE_CHILD_OF, only, "argument of the wait");
+	const struct wg_pinfo *pi = &b->pi[proc];
+	uint32_t to = wg_process_actor(b, proc);
+
+	if (pi->main_thr >= 0 && pi->p->threads.v[pi->main_thr].tid == pi->p->pid &&
+	    pi->p->threads.v[pi->main_thr].state != 'Z' && !pi->is_self)
+		to = pi->tbase + (uint32_t)pi->main_thr;
+	e = wg_edge(b, c->node, to, WG_EDGE_CHILD_OF, only, "argument of the wait");
 	e->since = c->t->wait.since_s;
 	e->says = "for the end of";
-	b->n.v[b->pi[proc].node].visible = true;
 }
 
 void wg_resolve_wait(struct wg_ctx *c)

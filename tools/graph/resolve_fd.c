@@ -135,7 +135,8 @@ static bool orphan_of(const struct wg_b *b, int32_t i, const struct wg_process *
 	const struct wg_process *p = b->pi[i].p;
 	int32_t parent = b->pi[i].parent;
 
-	if (!p->exe || !reader->exe || strcmp(p->exe, reader->exe) || p->ppid == reader->pid)
+	if (!p->forked || !p->exe || !reader->exe || strcmp(p->exe, reader->exe) ||
+	    p->ppid == reader->pid || p->pid == reader->ppid)
 		return false;
 	if (p->ppid == 1)
 		return true;
@@ -152,19 +153,21 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 
 	for (size_t i = 0; i < c->p->children.n; i++) {
 		int32_t d = wg_pid_proc(b, b->pi[c->proc].host, c->p->children.v[i]);
-		bool alike = r->others == 0 || r->others == r->strangers;
+		bool alike = r->others == 0 || r->others == r->strangers, pool;
 		struct wg_iedge *e;
 
 		if (d < 0 || !b->pi[d].dead)
 			continue;
-		for (uint32_t h = first; h && h != WG_NONE && !alike; h = b->holders.v[h - 1].next) {
+		/* Held by the reader too, or by several: made for a pool, in which each could write. */
+		pool = r->own > 0 || r->others >= 2;
+		for (uint32_t h = first; h && h != WG_NONE && !alike && pool; h = b->holders.v[h - 1].next) {
 			const struct wg_process *o = b->pi[b->holders.v[h - 1].proc].p;
 
 			if (o == c->p || o->ppid != c->p->pid)
 				continue;
 			alike = o->comm && b->pi[d].p->comm && !strcmp(o->comm, b->pi[d].p->comm);
 		}
-		if (!alike && !(b->pi[d].p->end.known && b->pi[d].p->end.signal))
+		if (!alike)
 			continue;
 		e = wg_edge(b, end, b->pi[d].node, WG_EDGE_WRITTEN_BY, r->others == 0,
 			    "a child of the reader that has ended; its end of the pipe lives on elsewhere");
@@ -181,7 +184,7 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 			continue;
 		for (size_t k = 0; k < c->p->children.n; k++)
 			child |= c->p->children.v[k] == d->pid;
-		if (child || (r->others && r->others != r->strangers && !d->end.signal))
+		if (child || (r->others && r->others != r->strangers && !(r->own || r->others >= 2)))
 			continue;
 		e = wg_edge(b, end, b->pi[i].node, WG_EDGE_WRITTEN_BY, false,
 			    "a child of the reader that ended while its descriptor lives on elsewhere");
@@ -379,8 +382,11 @@ static void socket_targets(struct wg_ctx *c, const struct wg_file *x, bool write
 			b->n.v[end].end.tid = c->t->tid;
 			return;
 		}
-		if (r.others)
+		if (r.others) {
+			if (!writes && !server)
+				add_dead_writers(c, end, &r, first);
 			return;
+		}
 	}
 	if (x->sock_state == WG_SOCK_UNCONNECTED && !writes) {
 		wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_LIKELY, "it waits for a message from anyone");
@@ -621,11 +627,21 @@ void wg_resolve_poll(struct wg_ctx *c)
 	bool joins = wg_py_has(c->t, "multiprocessing/process.py", "join") ||
 		     wg_py_has(c->t, "multiprocessing/popen_fork.py", NULL) ||
 		     wg_py_has(c->t, "multiprocessing/spawn.py", "join");
-	bool loop = w->op == WG_OP_EPOLL || joins;
+	bool loop = joins;
 
 	if (!n && ep) {
 		fds = ep->epoll.v;
 		n = ep->epoll.n;
+	}
+	/*
+	 * A loop that serves waits by design: it listens, has timers or signals, or many peers. One
+	 * that has a single connection waits for that peer like a read does.
+	 */
+	for (size_t i = 0; i < n && w->op == WG_OP_EPOLL; i++) {
+		const struct wg_file *x = wg_fd(b, c->proc, fds[i].fd);
+
+		loop |= n > 8 || (x && (x->sock_state == WG_SOCK_LISTEN || x->kind == WG_FILE_TIMERFD ||
+					x->kind == WG_FILE_SIGNALFD || x->kind == WG_FILE_INOTIFY));
 	}
 	if (wg_has_sec(T) && T <= WG_SHORT_TIMEOUT && wg_resolve_spin(c))
 		return;
@@ -672,4 +688,92 @@ void wg_resolve_poll(struct wg_ctx *c)
 		b->n.v[c->node].end.timer_s = T;
 	}
 	timed_end(c, T);
+}
+
+/* Message queues are files; semaphores and System V queues are known by a number alone. */
+void wg_resolve_ipc(struct wg_ctx *c)
+{
+	const struct wg_wait *w = &c->t->wait;
+	const struct wg_file *x = wg_fd(c->b, c->proc, w->fd);
+	const char *call = w->syscall_name ? w->syscall_name : "semop";
+	bool sends = strstr(call, "send") || strstr(call, "snd"), fresh;
+	struct wg_b *b = c->b;
+	double T = wg_timeout(c->t);
+	uint32_t end;
+
+	b->n.v[c->node].wdoes = sends ? "sends a message" : strstr(call, "sem") ? "waits for a semaphore"
+										: "waits for a message";
+	if (wg_still(b, c->p, c->t) == STILL_NO && !wg_has_sec(T)) {
+		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN, "it goes on");
+		return;
+	}
+	if (x && x->ino) {
+		struct ends r;
+
+		end = end_node(c, IT_PIPE, x, sends, &fresh);
+		to_end(c, end);
+		if (fresh) {
+			r = add_holders(c, end,
+					wg_map_get(&b->files, b->pi[c->proc].host, x->dev, x->ino), sends,
+					sends ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY,
+					sends ? CL_PIPE_FULL : CL_PEER_SILENT);
+			if (!r.others)
+				wg_set_end(b, end, sends ? CL_PIPE_FULL : CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
+					   sends ? "no other process has the queue open to read it"
+						 : "no other process has the queue open to write to it");
+		}
+		timed_end(c, T);
+		return;
+	}
+	end = wg_node(b, IT_LOCK, 1ull << 62 | (uint64_t)c->proc, wg_has_int(w->key) ? (uint64_t)w->key : 0,
+		      &fresh);
+	if (fresh) {
+		b->n.v[end].proc = c->proc;
+		b->n.v[end].label = wg_has_int(w->key) ? wg_say(b, "System V object %lld", (long long)w->key)
+						       : "a System V object";
+		b->n.v[end].mode = MODE_ANY;
+		b->n.v[end].wsince = w->since_s;
+	}
+	to_end(c, end);
+	if (b->n.v[end].nout || wg_kin_targets(c, end)) {
+		wg_set_end(b, c->node, CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
+			   "no process of its family that could act can still run");
+	} else {
+		wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+			   "nothing tells which process should act");
+		b->n.v[c->node].end.missing = "who uses a System V object beside this process";
+	}
+	timed_end(c, T);
+}
+
+/*
+ * Who shares an object without a name to follow: the family that runs the same program, for such
+ * objects are mostly made before a fork. Edges by elimination; one that has ended explains most.
+ */
+bool wg_kin_targets(struct wg_ctx *c, uint32_t from)
+{
+	const struct wg_process *p = c->p;
+	struct wg_b *b = c->b;
+	bool any = false;
+
+	for (uint32_t i = 0; i < b->np; i++) {
+		const struct wg_process *o = b->pi[i].p;
+		struct wg_iedge *e;
+		bool kin = o->ppid == p->pid || p->ppid == o->pid || (o->ppid == p->ppid && o->ppid > 1);
+
+		if ((int32_t)i == c->proc || b->pi[i].host != b->pi[c->proc].host || !kin || o->stub)
+			continue;
+		if (o->exe && p->exe ? strcmp(o->exe, p->exe)
+				     : !o->comm || !p->comm || strcmp(o->comm, p->comm))
+			continue;
+		e = wg_edge(b, from, wg_process_actor(b, (int32_t)i), WG_EDGE_WOKEN_BY, false,
+			    b->pi[i].dead ? "a process of its family that has ended"
+					  : "a process of its family, which may share it");
+		e->guess = true;
+		e->since = c->t->wait.since_s;
+		if (!b->pi[i].dead)
+			e->idle_cls = CL_NO_WAKER;
+		any = true;
+	}
+	return any;
 }

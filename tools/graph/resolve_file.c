@@ -189,11 +189,13 @@ bool wg_resolve_storage(struct wg_ctx *c)
 			 : w->op == WG_OP_FSMETA || w->op == WG_OP_SYNC || w->op == WG_OP_FAULT;
 	bool deep = in_storage(t), write = changes(t), fresh;
 	enum wg_class cls = write ? CL_WRITE_BLOCKED : CL_READ_BLOCKED;
-	const char *how;
+	const char *how, *fs, *mount;
 	struct wg_iedge *e;
 	uint32_t node;
 	int32_t daemon = 0, i;
 
+	if (wg_kernel_has(t, "mem_cgroup_") && wg_resolve_limits(c))
+		return true;
 	/* A pipe or socket has its own resolver, whatever the state letter says. */
 	if (x && !regular)
 		return false;
@@ -225,13 +227,13 @@ bool wg_resolve_storage(struct wg_ctx *c)
 		return true;
 	if (!x)
 		x = served_by(c, path);
-	if (x)
-		daemon = x->fs_daemon_pid;
+	daemon = w->fs_daemon_pid ? w->fs_daemon_pid : x ? x->fs_daemon_pid : 0;
+	fs = w->fs_type ? w->fs_type : x ? x->fs_type : NULL;
 	if (wg_kernel_has(t, "balance_dirty_pages"))
 		how = "the kernel throttles its writes: too many dirty pages wait for this device";
-	else if (x && x->fs_type)
-		how = wg_say(b, "the %s file system%s%s does not finish the %s", x->fs_type,
-			     x->fs_source ? " from " : "", x->fs_source ? x->fs_source : "",
+	else if (fs)
+		how = wg_say(b, "the %s file system%s%s does not finish the %s", fs,
+			     x && x->fs_source ? " from " : "", x && x->fs_source ? x->fs_source : "",
 			     write ? "write" : "read");
 	else
 		how = write ? "storage does not finish the write" : "storage does not finish the read";
@@ -258,8 +260,9 @@ bool wg_resolve_storage(struct wg_ctx *c)
 		}
 	}
 	b->n.v[node].end.pid = daemon;
-	b->n.v[node].end.who = wg_say(b, "daemon that serves the file system%s%s",
-				      x->fs_mount ? " at " : "", x->fs_mount ? x->fs_mount : "");
+	mount = w->fs_mount ? w->fs_mount : x ? x->fs_mount : NULL;
+	b->n.v[node].end.who = wg_say(b, "daemon that serves the file system%s%s", mount ? " at " : "",
+				      mount ? mount : "");
 	b->n.v[node].end.text =
 		wg_say(b, "the daemon of its file system, pid %d, lives and does not answer", daemon);
 	return true;

@@ -22,7 +22,7 @@ static uint32_t lock_node(struct wg_ctx *c, const char *what)
 	uint32_t ix;
 	bool fresh;
 
-	if (fx->is_shared && fx->has_map && fx->map_ino)
+	if (wg_shared_word(fx) && fx->map_ino)
 		ix = wg_node(b, IT_LOCK, fx->map_ino ^ fx->map_dev << 40 ^ 1ull << 63, fx->map_off,
 			     &fresh);
 	else
@@ -67,7 +67,7 @@ static void owner_gone(struct wg_ctx *c, uint32_t lock, int32_t owner, enum wg_c
 	int32_t parent = b->pi[c->proc].parent, self = p->ns_pid ? p->ns_pid : p->pid;
 	struct wg_inode *n;
 
-	if (p->forked && !c->t->wait.futex.is_shared) {
+	if (p->forked && !wg_shared_word(&c->t->wait.futex)) {
 		uint32_t t = parent >= 0 ? wg_tid_node(b, parent, owner) : WG_NONE;
 
 		/* Numbers grow: one below the child's own was given out before the fork. */
@@ -94,7 +94,7 @@ static void owner_gone(struct wg_ctx *c, uint32_t lock, int32_t owner, enum wg_c
 		   wg_say(b, "its owner, thread %d, has ended while it held the lock", owner));
 	n = &b->n.v[lock];
 	n->end.gone = true;
-	n->end.pid = c->t->wait.futex.is_shared ? WG_NO_INT : p->pid;
+	n->end.pid = wg_shared_word(&c->t->wait.futex) ? WG_NO_INT : p->pid;
 	n->end.tid = owner;
 	n->end.who = wg_say(b, "thread %d, which has ended", owner);
 }
@@ -128,7 +128,7 @@ static void owned(struct wg_ctx *c, const char *what, int32_t owner, enum wg_cer
 	timed(c);
 	if (b->n.v[lock].nout || b->n.v[lock].has_end)
 		return; /* another waiter has found the owner */
-	if (o == WG_NONE && fx->is_shared)
+	if (o == WG_NONE && wg_shared_word(fx))
 		o = wg_shared_tid_node(b, c->p->pidns, owner);
 	if (o != WG_NONE && !died) {
 		const struct wg_thread *ot = wg_thr(b, &b->n.v[o]);
@@ -148,8 +148,8 @@ static void owned(struct wg_ctx *c, const char *what, int32_t owner, enum wg_cer
 		n->end.pid = b->pi[op].p->pid;
 		return;
 	}
-	if (!fx->is_shared || died) {
-		if (!fx->is_shared || !owner_process(c, lock, owner, sure))
+	if (!wg_shared_word(fx) || died) {
+		if (!wg_shared_word(fx) || !owner_process(c, lock, owner, sure))
 			owner_gone(c, lock, owner, sure);
 		return;
 	}
@@ -182,6 +182,47 @@ static void owned(struct wg_ctx *c, const char *what, int32_t owner, enum wg_cer
 static bool plausible_kind(uint32_t kind)
 {
 	return (kind & ~0x1ffu) == 0;
+}
+
+static bool in_stdio(const struct wg_thread *t)
+{
+	static const char *const fns[] = {"_IO_", "fputs", "fwrite", "fread", "printf", "vfprintf", "puts",
+					  "flockfile", "__flockfile", "fgets", "getc", "putc", "fflush",
+					  "fclose", "fprintf", "getline", "putchar", "ungetc", "fseek"};
+
+	for (size_t i = 0; i < sizeof(fns) / sizeof(fns[0]); i++)
+		if (wg_has_symbol_prefix(t, fns[i]))
+			return true;
+	return false;
+}
+
+static bool knows_tcbs(const struct wg_ctx *c)
+{
+	for (size_t i = 0; i < c->p->threads.n; i++)
+		if (!c->p->threads.v[i].fsbase)
+			return false;
+	return true;
+}
+
+/* The owner is written as a thread descriptor that is none of the process' threads'. */
+static void stdio_orphan(struct wg_ctx *c, uint64_t tcb)
+{
+	struct wg_b *b = c->b;
+	uint32_t lock = lock_node(c, "stdio stream lock");
+	struct wg_iend *e;
+
+	wait_edge(c, lock, "futex address and value");
+	if (b->n.v[lock].has_end)
+		return;
+	wg_set_end(b, lock, c->p->forked ? CL_LOCK_AFTER_FORK : CL_LOCK_ORPHANED, FATE_STUCK, WG_CERTAIN,
+		   wg_say(b, "its owner (thread descriptor 0x%llx) %s", (unsigned long long)tcb,
+			  c->p->forked ? "existed only in the parent" : "has ended while it held the lock"));
+	e = &b->n.v[lock].end;
+	e->gone = true;
+	e->pid = c->p->pid;
+	e->tid = c->p->forked ? c->t->tid : WG_NO_INT;
+	e->who = c->p->forked ? "forked child that waits for a lock of its parent's"
+			      : "a thread that has ended";
 }
 
 bool wg_futex_owned(struct wg_ctx *c)
@@ -235,6 +276,10 @@ bool wg_futex_owned(struct wg_ctx *c)
 			      wg_thr(c->b, &c->b->n.v[o])->ns_tid ? wg_thr(c->b, &c->b->n.v[o])->ns_tid
 								  : wg_thr(c->b, &c->b->n.v[o])->tid,
 			      WG_CERTAIN, false, "the owner's thread descriptor");
+			return true;
+		}
+		if (in_stdio(c->t) && w[3] && tcb > 0x10000 && tcb < 1ull << 47 && knows_tcbs(c)) {
+			stdio_orphan(c, tcb);
 			return true;
 		}
 		tid = w[2];
@@ -323,6 +368,7 @@ static bool guard_holder(struct wg_ctx *c, uint32_t lock, const char *what)
 {
 	const struct wg_frame *f = wg_caller(c->t);
 	bool once = !strncmp(what, "once", 4), guard = !strncmp(what, "init", 4);
+	uint32_t only = WG_NONE, n = 0;
 
 	if (!(once || guard) || !f || !f->symbol)
 		return false;
@@ -339,7 +385,23 @@ static bool guard_holder(struct wg_ctx *c, uint32_t lock, const char *what)
 			       f->symbol));
 		return true;
 	}
-	return false;
+	/* The function can have been inlined: then the only other thread inside an initialisation. */
+	for (uint32_t i = 0; i < c->p->threads.n; i++) {
+		const struct wg_thread *o = &c->p->threads.v[i];
+
+		if (o == c->t || o->wait.op != WG_OP_FUTEX ||
+		    o->wait.futex.addr == c->t->wait.futex.addr)
+			continue;
+		if (wg_has_symbol(o, "__cxa_guard_acquire") || wg_has_symbol_prefix(o, "__pthread_once")) {
+			only = c->b->pi[c->proc].tbase + i;
+			n++;
+		}
+	}
+	if (n != 1)
+		return false;
+	wg_edge(c->b, lock, only, WG_EDGE_HELD_BY, false,
+		"it is the only other thread that is inside an initialisation");
+	return true;
 }
 
 /* All other threads of the process are spare hands at rest: none of them took the lock. */
@@ -353,6 +415,29 @@ static bool others_spare(struct wg_ctx *c)
 	return true;
 }
 
+/*
+ * A thread of the parent rests in the code that the child now waits in: a pool whose threads
+ * did not come along. Without such a thread the child's wait is its own.
+ */
+static bool pool_in_parent(struct wg_ctx *c)
+{
+	const struct wg_frame *mine = wg_caller(c->t), *f;
+	int32_t parent = c->b->pi[c->proc].parent;
+	const struct wg_process *p = parent < 0 ? NULL : c->b->pi[parent].p;
+
+	for (size_t i = 0; p && mine && i < p->threads.n; i++) {
+		const struct wg_thread *o = &p->threads.v[i];
+
+		if (o->tid == p->pid || o->ours || o->wait.op != WG_OP_FUTEX)
+			continue;
+		f = wg_caller(o);
+		if (f && f->module && mine->module && !strcmp(f->module, mine->module) &&
+		    !wg_module_is(f, "libcuda") && !wg_module_is(f, "libnccl"))
+			return true;
+	}
+	return false;
+}
+
 void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 {
 	struct wg_b *b = c->b;
@@ -360,7 +445,7 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 	const struct wg_thread *t = c->t;
 	struct wg_inode *n = &b->n.v[c->node];
 	double T = wg_timeout(t);
-	bool shared = t->wait.op == WG_OP_FUTEX && t->wait.futex.is_shared;
+	bool shared = t->wait.op == WG_OP_FUTEX && wg_shared_word(&t->wait.futex);
 	bool is_lock = strstr(what, "lock") || !strcmp(what, "semaphore");
 	struct wg_iedge *e;
 	uint32_t own = b->pi[c->proc].nown;
@@ -389,6 +474,11 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 			   "it was woken between the two looks");
 		return;
 	}
+	if (shared && lock != WG_NONE && (b->n.v[lock].nout > 1 || wg_kin_targets(c, lock))) {
+		wg_set_end(b, c->node, CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
+			   "no process of its family that could release it can still run");
+		return;
+	}
 	if (shared) {
 		/* Anyone who maps the word could wake it: without an owner word none can be named. */
 		wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
@@ -404,6 +494,14 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 		b->n.v[c->node].end.gone = true;
 		b->n.v[c->node].end.who =
 			wg_say(b, "forked child that waits for a lock nobody in it can release");
+		return;
+	}
+	if (p->forked && own == 1 && pool_in_parent(c)) {
+		wg_set_end(b, c->node, CL_LOCK_AFTER_FORK, FATE_STUCK, WG_LIKELY,
+			   wg_say(b, "it waits for threads of a pool, which exist only in the parent, pid %d",
+				  p->ppid));
+		b->n.v[c->node].end.gone = true;
+		b->n.v[c->node].end.who = "forked child that waits for a thread pool of its parent's";
 		return;
 	}
 	wg_set_end(b, c->node, CL_NO_WAKER, FATE_STUCK,

@@ -95,6 +95,43 @@ static const struct wg_pylock *pylock_of(const struct wg_ctx *c)
 	return NULL;
 }
 
+/* multiprocessing: the lock's word is shared, and the process that has it knows that it does. */
+static bool shared_pylock(struct wg_ctx *c, uint32_t lock)
+{
+	const struct wg_futex *fx = &c->t->wait.futex;
+	struct wg_b *b = c->b;
+	const struct wg_pylock *l;
+	uint32_t v, owner;
+	int32_t proc;
+
+	if (!wg_shared_word(fx) || !fx->map_ino)
+		return false;
+	v = wg_map_get(&b->pylocks, fx->map_dev, fx->map_ino, fx->map_off);
+	if (v == WG_NONE)
+		return false;
+	proc = (int32_t)((v - 1) >> 12);
+	l = &b->pi[proc].p->python.locks.v[(v - 1) & 4095];
+	owner = l->owner_tid ? wg_any_tid_node(b, b->pi[proc].host, l->owner_tid) : WG_NONE;
+	if (owner != WG_NONE && !b->pi[proc].dead) {
+		if (!b->n.v[lock].nout)
+			wg_edge(b, lock, owner, WG_EDGE_HELD_BY, l->certainty == WG_CERTAIN,
+				l->evidence ? l->evidence : "the process that has it says so");
+		return true;
+	}
+	if (!l->owner_gone && !b->pi[proc].dead)
+		return false;
+	if (!b->n.v[lock].has_end) {
+		wg_set_end(b, lock, CL_LOCK_ORPHANED, FATE_STUCK, l->certainty,
+			   wg_say(b, "its owner, %s %d, has ended while it held the lock",
+				  l->owner_tid ? "thread" : "process",
+				  l->owner_tid ? l->owner_tid : b->pi[proc].p->pid));
+		b->n.v[lock].end.gone = true;
+		b->n.v[lock].end.pid = b->pi[proc].p->pid;
+		b->n.v[lock].end.tid = l->owner_tid ? l->owner_tid : WG_NO_INT;
+	}
+	return true;
+}
+
 static uint32_t joined_node(struct wg_ctx *c)
 {
 	struct wg_b *b = c->b;
@@ -185,15 +222,23 @@ bool wg_resolve_python(struct wg_ctx *c, uint32_t lock)
 	struct wg_inode *n = &b->n.v[c->node];
 	uint32_t owner;
 
+	if (shared_pylock(c, lock))
+		return true;
 	if (!c->t->python_stack.n && !c->p->python.locks.n)
 		return false;
 	l = pylock_of(c);
+	/*
+	 * "It called acquire() before" can be this very call. In a fork with no other thread the lock
+	 * that came along locked is the better explanation.
+	 */
+	if (l && c->p->forked && l->certainty != WG_CERTAIN && l->owner_tid == c->t->tid)
+		l = NULL;
 	if (l) {
 		if (l->kind)
 			b->n.v[lock].label = wg_say(b, "%s 0x%llx", l->kind,
 						    (unsigned long long)(l->object ? l->object : l->futex));
 		n->wobject = b->n.v[lock].label;
-		if (l->owner_tid) {
+		if (l->owner_tid || l->owner_gone) {
 			owner = wg_any_tid_node(b, b->pi[c->proc].host, l->owner_tid);
 			if (owner != WG_NONE && wg_thr(b, &b->n.v[owner])->state != 'Z') {
 				if (!b->n.v[lock].nout)

@@ -244,7 +244,11 @@ bool wg_resolve_limits(struct wg_ctx *c)
 	bool retries = wg_has_sec(wg_timeout(t)) && wg_timeout(t) <= WG_SHORT_TIMEOUT;
 	bool fails = call && (!wg_has_int(t->repeat_errno) || t->repeat_errno != 0);
 
-	if (wg_kernel_has(t, "mem_cgroup_handle_over_high"))
+	if (wg_kernel_has(t, "mem_cgroup_oom") || wg_kernel_has(t, "pagefault_out_of_memory"))
+		what = wg_say(b, "its control group %s has reached its memory limit%s%s, and nobody makes room",
+			      g->path ? g->path : "", wg_has_int(g->mem_max) ? " of " : "",
+			      wg_has_int(g->mem_max) ? wg_bytes(b, g->mem_max) : "");
+	else if (wg_kernel_has(t, "mem_cgroup_handle_over_high"))
 		what = wg_say(b, "its control group %s is over its memory limit and is throttled",
 			      g->path ? g->path : "");
 	else if (at(g->pids_current, g->pids_max) && ((fails && one_of(call, forks)) || (!call && retries)))
@@ -272,6 +276,21 @@ bool wg_resolve_limits(struct wg_ctx *c)
 		what = wg_say(b, "its control group may use %.0f %% of one processor and is throttled in "
 				 "%lld of %lld periods", g->cpu_quota * 100,
 			      (long long)g->cpu_throttled_delta, (long long)g->cpu_periods_delta);
+	/* The error itself tells of a limit, whichever it was and whoever set it. */
+	if (!what && call && wg_has_int(t->repeat_errno)) {
+		const char *path = t->repeat_path ? wg_say(b, " for %s", t->repeat_path) : "";
+
+		if (t->repeat_errno == EMFILE || t->repeat_errno == ENFILE)
+			what = wg_say(b, "%s fails each time: too many open descriptors", call);
+		else if (t->repeat_errno == ENOSPC || t->repeat_errno == EDQUOT)
+			what = wg_say(b, "%s%s fails each time: no space left", call, path);
+		else if (one_of(call, forks) && (t->repeat_errno == EAGAIN || t->repeat_errno == ENOMEM))
+			what = wg_say(b, "%s fails each time: no more processes or threads may be made", call);
+		else if (one_of(call, pins) && (t->repeat_errno == ENOMEM || t->repeat_errno == EAGAIN ||
+						t->repeat_errno == EPERM))
+			what = wg_say(b, "%s fails each time: no more memory may be %s", call,
+				      !strcmp(call, "mmap") ? "mapped" : "locked");
+	}
 	if (!what)
 		return false;
 	b->n.v[c->node].wdoes = call ? "repeats a call that a limit makes fail" : "waits to try again";
