@@ -542,6 +542,8 @@ static const struct wg_field process_f[] = {
 	FIELD(wg_process, "trace_path", trace_path, STR, ZERO),
 	SKIP(wg_process, alive_known), /* looked up by the reader */
 	FIELD(wg_process, "exiting", exiting, BOOL, ZERO),
+	FIELD(wg_process, "memory_denied", memory_denied, BOOL, ZERO),
+	FIELD(wg_process, "calls_denied", calls_denied, BOOL, ZERO),
 	FIELD(wg_process, "tty_pgrp", tty_pgrp, I32, ZERO),
 	SKIP(wg_process, collect),
 };

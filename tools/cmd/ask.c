@@ -110,7 +110,8 @@ int wg_ask_option(struct wg_ask *q, int c, const char *arg)
  * the answer. All processes are asked at once and share one limit of time.
  */
 struct question {
-	struct wg_process *p;
+	struct wg_process *p; /* as seen from outside */
+	size_t at;	      /* its place among the facts */
 	struct wg_rec_identity id;
 	const char *dirs[2]; /* where the answer may be written, as we can look at them */
 	long before[2];
@@ -332,19 +333,22 @@ static int take_answer(struct wg_facts *f, size_t n, const struct question *x)
 	const char *why = NULL;
 	size_t from = f->procs.n;
 	int rc = wg_snapshot_read(f, x->answer, &why);
-	struct wg_process *asked = x->p;
 	bool found = false;
 
 	for (size_t i = from; !rc && i < f->procs.n; i++) {
 		struct wg_process *own = f->procs.v[i];
-		size_t at = place_of(f, n, asked, own);
+		size_t at = place_of(f, n, x->p, own);
 
 		if (at == SIZE_MAX || own->stub || own->trace_only)
 			continue;
-		found = found || f->procs.v[at] == asked;
-		/* Of those it waits on it may know more than we do, never less than nothing. */
-		if (f->procs.v[at] == asked || f->procs.v[at]->stub || denied(f->procs.v[at]))
+		if (at == x->at) {
 			take(f, at, own);
+			found = true;
+		} else if ((f->procs.v[at]->stub || denied(f->procs.v[at])) && !own->memory_denied &&
+			   !own->calls_denied) {
+			/* One that it waits on, and that its reader may read though we may not. */
+			take(f, at, own);
+		}
 	}
 	f->procs.n = from; /* what is not known here stays away: its numbers are another namespace's */
 	if (x->own_place)
@@ -363,6 +367,7 @@ static void ask_by_signal(struct wg_facts *f, const struct wg_ask *q)
 	for (size_t i = 0; i < n; i++)
 		if (denied(f->procs.v[i])) {
 			all[asked].p = f->procs.v[i];
+			all[asked].at = i;
 			all[asked].rc = pose(f, &all[asked]);
 			open += all[asked].rc == -EINPROGRESS;
 			asked++;
