@@ -92,7 +92,7 @@ def why_not(case, opt):
 def find_python(name):
     for d in os.environ.get("PATH", "").split(":") + ["/usr/bin"]:
         p = os.path.join(d, name)
-        if os.path.exists(p) and os.path.realpath(p).endswith(name):
+        if "shims" not in d and os.path.exists(p) and os.path.realpath(p).endswith(name):
             return p
     home = os.path.expanduser("~/.pyenv/versions")
     if os.path.isdir(home):

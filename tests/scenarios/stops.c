@@ -53,8 +53,9 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	pid = fork();
+	if (pid)
+		tell("culprit_pid %d", (int)pid);
 	if (pid == 0) {
-		tell("culprit_pid %d", (int)getpid());
 		if (is(argc, argv, "child"))
 			raise(SIGSTOP);
 		for (unsigned long i = 1;; i++) {
