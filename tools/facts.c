@@ -213,6 +213,7 @@ struct wg_thread *wg_add_thread(struct wg_facts *f, struct wg_process *p)
 	t->repeat_errno = t->repeat_exists = WG_NO_INT;
 	t->repeat_file_age_s = WG_NO_SEC;
 	t->wait.nr = t->wait.fd = t->wait.bytes = t->wait.child = t->wait.key = WG_NO_INT;
+	t->wait.ipc_num = t->wait.ipc_value = WG_NO_INT;
 	t->wait.since_s = t->wait.timeout_s = WG_NO_SEC;
 	return t;
 }

@@ -196,6 +196,15 @@ struct wg_wait {
 	const char *fs_type, *fs_mount;
 	int32_t fs_daemon_pid;	  /* FUSE: who serves it; 0 unknown */
 	bool remote_fs;
+	/* SYSV: what the kernel keeps of a System V semaphore or queue (collect/ipc.c). */
+	bool ipc_known;		  /* else nothing of these was read */
+	bool ipc_last_alive;	  /* ipc_last still runs */
+	int32_t ipc_last;	  /* who last operated on it; for a queue: at the other end; 0 nobody */
+	int64_t ipc_num;	  /* the semaphore of the set that the call stands still at; WG_NO_INT */
+	int64_t ipc_value;	  /* its value, or the messages in the queue; WG_NO_INT */
+	/* FUTEX, a shared word: who else has its memory mapped, as the asker counts. */
+	WG_VEC(int32_t) sharers;
+	bool sharers_known;	  /* the mappings of every process that could share it were seen */
 };
 
 struct wg_thread {

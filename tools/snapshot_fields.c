@@ -143,6 +143,13 @@ static const struct wg_field wait_f[] = {
 	FIELD(wg_wait, "fs_mount", fs_mount, STR, ZERO),
 	FIELD(wg_wait, "fs_daemon_pid", fs_daemon_pid, I32, ZERO),
 	FIELD(wg_wait, "remote_fs", remote_fs, BOOL, ZERO),
+	FIELD(wg_wait, "ipc_known", ipc_known, BOOL, ZERO),
+	FIELD(wg_wait, "ipc_last_alive", ipc_last_alive, BOOL, ZERO),
+	FIELD(wg_wait, "ipc_last", ipc_last, I32, ZERO),
+	FIELD(wg_wait, "ipc_num", ipc_num, I64, NO),
+	FIELD(wg_wait, "ipc_value", ipc_value, I64, NO),
+	FIELD(wg_wait, "sharers", sharers, I32S, ZERO),
+	FIELD(wg_wait, "sharers_known", sharers_known, BOOL, ZERO),
 };
 static DESC(wait_d, wg_wait, wait_f);
 

@@ -430,8 +430,11 @@ static void scan_maps(struct wg_bulk *b)
 
 		snprintf(name, sizeof(name), "%d/maps", a->pid[i]);
 		fd = openat(a->procfd, name, O_RDONLY | O_CLOEXEC);
-		if (fd < 0)
+		if (fd < 0) {
+			if (errno == EACCES || errno == EPERM)
+				wg_bulk_put(b, R_DENIED, a->pid[i], 0, NULL, 0);
 			continue;
+		}
 		/* By pieces: some processes have megabytes of them. */
 		while ((k = read(fd, buf + n, cap - 1 - n)) > 0) {
 			n += (size_t)k;
@@ -482,8 +485,8 @@ static void scan_mappers(struct wg_facts *f)
 {
 	struct wg_pctx *c = wg_pctx(f);
 	size_t cursor = 0;
+	bool done = false, denied = false;
 	struct wg_bulk *b;
-	bool done = false;
 	struct wg_raw r;
 
 	if (c->host.maps_done)
@@ -498,6 +501,7 @@ static void scan_mappers(struct wg_facts *f)
 		struct mapping m;
 
 		done |= r.kind == R_DONE;
+		denied |= r.kind == R_DENIED;
 		if (r.kind != R_MAPPER)
 			continue;
 		memcpy(&m, r.text, sizeof(m));
@@ -507,6 +511,7 @@ static void scan_mappers(struct wg_facts *f)
 		x->pid = r.id;
 	}
 	wg_bulk_free(b);
+	c->host.maps_complete = done && !denied;
 	if (!done)
 		wg_add_missing(f, NULL, "some users of a shared mapping",
 			       "/proc/PID/maps did not answer in time", NULL);
@@ -705,6 +710,17 @@ static void want_key(struct wg_facts *f, struct wg_process *p, uint64_t key, boo
 			want(f, p, h[i].pid, h[i].fd, full);
 }
 
+/* The scan hashed the link as the kernel shows it: what has no name any more says so. */
+static uint64_t key_of_file(const struct wg_file *x)
+{
+	char link[4096 + 16];
+
+	if (!x->deleted)
+		return wg_key_of_link(x->path);
+	snprintf(link, sizeof(link), "%s (deleted)", x->path);
+	return wg_key_of_link(link);
+}
+
 static void want_file(struct wg_facts *f, struct wg_process *p, const struct wg_file *x, bool full,
 		      want_fn *want)
 {
@@ -714,7 +730,7 @@ static void want_file(struct wg_facts *f, struct wg_process *p, const struct wg_
 		break;
 	case WG_FILE_FIFO:
 		if (x->path)
-			want_key(f, p, wg_key_of_link(x->path), full, want);
+			want_key(f, p, key_of_file(x), full, want);
 		break;
 	case WG_FILE_SOCKET:
 		if (x->sock_peer_ino)
@@ -751,7 +767,7 @@ static void want_locks(struct wg_facts *f, struct wg_process *p, const struct wg
 			size_t n;
 
 			wg_host_scan_fds(f);
-			h = wg_host_holders(wg_pctx(f), wg_key_of_link(x->path), &n);
+			h = wg_host_holders(wg_pctx(f), key_of_file(x), &n);
 			for (size_t k = 0; k < n; k++)
 				if (h[k].pid != p->pid && h[k].pid != l->pid)
 					want(f, p, h[k].pid, h[k].fd, false);
@@ -784,13 +800,39 @@ static void want_file_system(struct wg_facts *f, struct wg_process *p, struct wg
 		want(f, p, w->fs_daemon_pid, -1, true);
 }
 
+static void want_sharers(struct wg_facts *f, struct wg_process *p, struct wg_wait *w,
+			 const struct wg_wait **last, want_fn *want)
+{
+	int32_t pids[64];
+	size_t n;
+
+	w->sharers.n = 0;
+	w->sharers_known = false;
+	if (!w->futex.is_shared || !w->futex.map_ino)
+		return;
+	/* All threads of a pool wait on one object: once is enough. */
+	if (*last && (*last)->futex.map_dev == w->futex.map_dev &&
+	    (*last)->futex.map_ino == w->futex.map_ino) {
+		for (size_t i = 0; i < (*last)->sharers.n; i++)
+			*wg_push(f->arena, &w->sharers) = (*last)->sharers.v[i];
+		w->sharers_known = (*last)->sharers_known;
+		return;
+	}
+	*last = w;
+	n = wg_host_mappers(f, w->futex.map_dev, w->futex.map_ino, pids, sizeof(pids) / sizeof(pids[0]));
+	w->sharers_known = wg_pctx(f)->host.maps_complete && n < sizeof(pids) / sizeof(pids[0]);
+	for (size_t i = 0; i < n; i++)
+		if (pids[i] != p->pid) {
+			*wg_push(f->arena, &w->sharers) = pids[i];
+			want(f, p, pids[i], -1, true);
+		}
+}
+
 static void want_wait(struct wg_facts *f, struct wg_process *p, struct wg_thread *t,
-		      struct mapping *last, want_fn *want)
+		      const struct wg_wait **last, want_fn *want)
 {
 	struct wg_wait *w = &t->wait;
 	struct wg_file *x = wg_has_int(w->fd) ? wg_find_file(p, w->fd) : NULL;
-	int32_t pids[64];
-	size_t n;
 
 	if (x && w->op != WG_OP_EPOLL)
 		want_file(f, p, x, true, want);
@@ -818,17 +860,14 @@ static void want_wait(struct wg_facts *f, struct wg_process *p, struct wg_thread
 		want_file_system(f, p, w, x, want);
 		break;
 	case WG_OP_FUTEX:
-		if (!w->futex.is_shared || !w->futex.map_ino)
-			break;
-		/* All threads of a pool wait on one object: once is enough. */
-		if (last->dev == w->futex.map_dev && last->ino == w->futex.map_ino)
-			break;
-		*last = (struct mapping){ w->futex.map_dev, w->futex.map_ino };
-		n = wg_host_mappers(f, w->futex.map_dev, w->futex.map_ino, pids,
-				    sizeof(pids) / sizeof(pids[0]));
-		for (size_t i = 0; i < n; i++)
-			if (pids[i] != p->pid)
-				want(f, p, pids[i], -1, true);
+		want_sharers(f, p, w, last, want);
+		break;
+	case WG_OP_SYSV:
+		if (x && x->path) /* a POSIX queue: whoever has it open is at the other end */
+			want_key(f, p, key_of_file(x), true, want);
+		wg_ipc_collect(f, p, t);
+		if (w->ipc_last)
+			want(f, p, w->ipc_last, -1, true);
 		break;
 	default:
 		break;
@@ -839,7 +878,7 @@ static void want_wait(struct wg_facts *f, struct wg_process *p, struct wg_thread
 
 void wg_endpoints(struct wg_facts *f, struct wg_process *p, want_fn *want)
 {
-	struct mapping last = { 0 };
+	const struct wg_wait *last = NULL;
 
 	for (size_t i = 0; i < p->children.n; i++)
 		want(f, p, p->children.v[i], -1, true);

@@ -107,6 +107,7 @@ struct wg_mapper { /* a process that has a shared mapping of that file or memory
 };
 struct wg_host {
 	bool done, fds_done, maps_done;
+	bool maps_complete; /* nobody's mappings were refused */
 	WG_VEC(struct wg_hostproc) procs; /* by pid */
 	struct wg_holder *holders;	  /* sorted by key, pid, fd */
 	size_t nholders;
@@ -196,6 +197,12 @@ uint64_t wg_sockets_listener(struct wg_facts *f, struct wg_process *p, const cha
 /* locks.c */
 int wg_locks_collect(struct wg_facts *f);
 void wg_locks_holders(struct wg_facts *f); /* resolve who has them now */
+
+/* ipc.c */
+struct sembuf;
+void wg_ipc_collect(struct wg_facts *f, struct wg_process *p, struct wg_thread *t);
+/* Which of the operations does not succeed on these values (changed)? -1: all would. */
+int wg_ipc_blocking_op(const struct sembuf *ops, size_t n, unsigned short *values, size_t nvalues);
 
 /* limits.c */
 void wg_limits_again(struct wg_facts *f, struct wg_process *p);

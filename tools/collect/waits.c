@@ -976,7 +976,7 @@ void wg_wait_decode(struct wg_facts *f, struct wg_process *p, struct wg_thread *
 	bool asleep = t->state && strchr("SDTtI", t->state);
 
 	memset(w, 0, sizeof(*w));
-	w->nr = w->fd = w->bytes = w->child = w->key = WG_NO_INT;
+	w->nr = w->fd = w->bytes = w->child = w->key = w->ipc_num = w->ipc_value = WG_NO_INT;
 	w->since_s = since;
 	w->timeout_s = WG_NO_SEC;
 	t->sp = t->pc = 0;
