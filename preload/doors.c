@@ -98,6 +98,12 @@ static void *take(uint16_t fn, void *real)
 {
 	void *known = NULL;
 
+	/*
+	 * What the linker bound goes where the linker would have led it. Without a look round first it
+	 * would go to whichever library was looked up first: one of another namespace, or a private one.
+	 */
+	if (fn < WG_FN_NCCL_FIRST && !is_runtime(fn))
+		wg_resolve_driver();
 	/* A binding of the linker must still come to whoever stands behind us, not past him. */
 	if (wg_unlikely(interposed) && fn < WG_FN_NCCL_FIRST && !is_runtime(fn))
 		wg_real_slow(fn, NULL, NULL);

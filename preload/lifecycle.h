@@ -46,6 +46,7 @@ void wg_ended(void); /* the very last */
 /* signal.c */
 void wg_signal_install(void); /* at load */
 void wg_signal_hold(void);    /* this thread is not to be interrupted by our signal */
+void wg_signal_look(void);    /* has the program set a handler past libc? */
 void wg_signal_fork_child(void);
 unsigned int wg_signal_unhold(void); /* before this thread starts a program ... */
 void wg_signal_rehold(unsigned int undo); /* ... and when it goes on */

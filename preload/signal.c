@@ -209,19 +209,43 @@ static bool should_hold(void)
 	return installed && !own_handler && (wg_helper_running() || !is_main());
 }
 
-void wg_signal_hold(void)
-{
-	if (!installed || own_handler || held || !wg_helper_running())
-		return;
-	wg_sys_mask(SIG_BLOCK, bit);
-	held = true;
-}
-
 static void let_go(void)
 {
 	held = false;
 	if (!wanted_blocked)
 		wg_sys_mask(SIG_UNBLOCK, bit);
+}
+
+/*
+ * A runtime that sets its handlers by system call does not tell us: Go does so, for this very
+ * signal, and stops a thread by it. Where it is blocked that thread never hears it, and the program
+ * stands still. So the kernel is asked whose handler stands before anything is blocked. (SIG_IGN
+ * may be our own for a moment: another thread is starting a program.)
+ */
+void wg_signal_look(void)
+{
+	struct sigaction now;
+
+	if (!installed || own_handler || __sigaction(wg_settings.signal, NULL, &now) ||
+	    !is_function(&now) || now.sa_sigaction == handler)
+		return;
+	set_action(&now);
+	own_handler = true;
+	wg_note("the program handles the dump's signal past libc: it asks for no dump");
+	if (held)
+		let_go();
+	wg_helper_kick(false);
+}
+
+void wg_signal_hold(void)
+{
+	if (!installed || own_handler || held || !wg_helper_running())
+		return;
+	wg_signal_look();
+	if (own_handler)
+		return;
+	wg_sys_mask(SIG_BLOCK, bit);
+	held = true;
 }
 
 /*
@@ -436,6 +460,56 @@ WG_EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 	return mask_call((mask_fn)wg_libc.sigprocmask, how, set, old);
 }
 
+/* libc's own forms of these call the mask's function inside, where no door is. */
+static int one_signal(int how, int sig)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	return sigaddset(&set, sig) < 0 ? -1 : sigprocmask(how, &set, NULL);
+}
+
+WG_EXPORT int sighold(int sig);
+WG_EXPORT int sighold(int sig)
+{
+	return one_signal(SIG_BLOCK, sig);
+}
+
+WG_EXPORT int sigrelse(int sig);
+WG_EXPORT int sigrelse(int sig)
+{
+	return one_signal(SIG_UNBLOCK, sig);
+}
+
+static int old_mask(int how, int bits)
+{
+	sigset_t set, was;
+	int old = 0;
+
+	sigemptyset(&set);
+	for (int sig = 1; sig <= 32; sig++)
+		if ((unsigned int)bits >> (sig - 1) & 1)
+			sigaddset(&set, sig);
+	if (sigprocmask(how, &set, &was))
+		return -1;
+	for (int sig = 1; sig <= 32; sig++)
+		if (sigismember(&was, sig) == 1)
+			old |= (int)(1u << (sig - 1));
+	return old;
+}
+
+WG_EXPORT int sigblock(int bits);
+WG_EXPORT int sigblock(int bits)
+{
+	return old_mask(SIG_BLOCK, bits);
+}
+
+WG_EXPORT int sigsetmask(int bits);
+WG_EXPORT int sigsetmask(int bits)
+{
+	return old_mask(SIG_SETMASK, bits);
+}
+
 /* Waiting calls that bring a mask of their own: the signal stays held during them, too. */
 static const sigset_t *with_ours(const sigset_t *mask, sigset_t *room)
 {
@@ -508,6 +582,7 @@ WG_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void
 
 	if (!wg_libc.pthread_create)
 		wg_doors_init();
+	wg_signal_look();
 	if (installed && !own_handler && !held)
 		undo = !(wg_sys_mask(SIG_BLOCK, bit) & bit);
 	rc = ((create_fn)wg_libc.pthread_create)(thread, attr, start, arg);

@@ -239,6 +239,17 @@ void wg_out_bytes(struct wg_out *o, const void *p, size_t n)
 
 /* ---- chunks -------------------------------------------------------------------- */
 
+/* Low numbers belong to the program: shells and daemons count on them. */
+static void out_of_the_way(void)
+{
+	int high = fcntl(tr.fd, F_DUPFD_CLOEXEC, 200);
+
+	if (high < 0)
+		return;
+	wg_raw_close(tr.fd);
+	tr.fd = high;
+}
+
 static bool fd_is_ours(void)
 {
 	struct stat st;
@@ -249,8 +260,10 @@ static bool fd_is_ours(void)
 	tr.fd = (int)syscall(SYS_openat, AT_FDCWD, tr.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
 	if (tr.fd < 0)
 		return false;
-	if (!fstat(tr.fd, &st) && st.st_dev == tr.dev && st.st_ino == tr.ino)
+	if (!fstat(tr.fd, &st) && st.st_dev == tr.dev && st.st_ino == tr.ino) {
+		out_of_the_way();
 		return true;
+	}
 	wg_raw_close(tr.fd);
 	tr.fd = -1;
 	return false;
@@ -1012,12 +1025,7 @@ static int open_file(const struct wgtr_header *h)
 			return -errno;
 		snprintf(suffix, sizeof(suffix), "-%d", i);
 	}
-	/* Low numbers belong to the program: shells and daemons count on them. */
-	err = fcntl(tr.fd, F_DUPFD_CLOEXEC, 200);
-	if (err >= 0) {
-		wg_raw_close(tr.fd);
-		tr.fd = err;
-	}
+	out_of_the_way();
 	if (fstat(tr.fd, &st))
 		return -errno;
 	tr.dev = st.st_dev;

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 #include "sys.h"
 
 #define ROUND_NS 1000000000ull
+#define END_NS 100000000ull /* while the program may be about to end */
 
 static volatile int helper_tid; /* 0: none in this process */
 static uint32_t wanted, kicks;
@@ -111,6 +113,7 @@ static void look_round(uint64_t now)
 	wg_streams_tick();
 	wg_nccl_tick();
 	wg_mem_tick();
+	wg_signal_look();
 	if (h) {
 		__atomic_store_n(&h->calls, wg_calls_done(), __ATOMIC_RELAXED);
 		if (wg_bypassed && !(h->flags & WGREC_F_DEEPBIND)) {
@@ -123,11 +126,34 @@ static void look_round(uint64_t now)
 	watch(now);
 }
 
+/*
+ * A program whose main thread left by pthread_exit() ends with its last thread, and libc counts ours:
+ * then we are the one to go, and what libc does at the last thread's end is what would have been
+ * done. Asked without a descriptor: the number of threads is the directory's link count, and what
+ * the kernel keeps for a thread's robust locks is set by libc at its start and gone with its end.
+ */
+enum { MAIN_LIVES, MAIN_LEFT, WE_ARE_LAST };
+static int who_is_left(void)
+{
+	int pid = wg_sys_pid();
+	void *head = NULL;
+	size_t length;
+	struct stat st;
+
+	if (wg_sys3(SYS_get_robust_list, pid, &head, &length) || head)
+		return MAIN_LIVES;
+	/* ".", "..", the main thread's rest, and us. */
+	if (stat("/proc/self/task", &st) || st.st_nlink != 4)
+		return MAIN_LEFT;
+	return WE_ARE_LAST;
+}
+
 static void *helper(void *arg)
 {
 	uint64_t next = 0, set = wg_signal_bit();
 	struct timespec timeout;
 	siginfo_t info;
+	int left;
 	long rc;
 
 	(void)arg;
@@ -147,7 +173,12 @@ static void *helper(void *arg)
 			now = wg_mono_ns();
 			next = now + ROUND_NS;
 		}
+		left = who_is_left();
+		if (left == WE_ARE_LAST)
+			break;
 		wait = next - now;
+		if (left == MAIN_LEFT && wait > END_NS)
+			wait = END_NS;
 		timeout.tv_sec = (time_t)(wait / 1000000000u);
 		timeout.tv_nsec = (long)(wait % 1000000000u);
 		if (!set || wg_signal_is_programs()) {
@@ -164,6 +195,8 @@ static void *helper(void *arg)
 		else
 			wg_signal_hand_on(&info);
 	}
+	helper_tid = 0;
+	wg_sys_mask(SIG_SETMASK, 0); /* the program's exit handlers run here now */
 	return NULL;
 }
 
