@@ -269,6 +269,7 @@ def main():
     ap.add_argument("--patience", type=float, default=1.0, help="multiplies every settle time")
     ap.add_argument("--keep-facts", metavar="DIR", help="save each answer's JSON there")
     ap.add_argument("-v", action="store_true", help="print right answers too")
+    ap.add_argument("--once", action="store_true", help="do not ask wrong ones again alone")
     ap.add_argument("names", nargs="*", help="ids or parts of them")
     opt = ap.parse_args()
     opt.build = os.path.abspath(opt.build)
@@ -284,20 +285,52 @@ def main():
         cases = [c for c in cases if int(hashlib.sha256((day + c["id"]).encode()).hexdigest(), 16) % n == k % n]
     if not cases:
         raise SystemExit("no such scenario")
-    count = {"right": 0, "wrong": 0, "skip": 0, "broken": 0}
+    known = known_wrong()
+    count = {"right": 0, "wrong": 0, "skip": 0, "broken": 0, "known": 0}
+    again = []
     lone = [c for c in cases if c.get("alone")]  # those that load the machine or freeze things
     with concurrent.futures.ThreadPoolExecutor(opt.j) as pool:
         futures = [pool.submit(run, c, opt) for c in cases if not c.get("alone")]
         results = (f.result() for f in futures)
         for group in (results, (run(c, opt) for c in lone)):
             for case, how, text, _doc in group:
-                count[how] += 1
-                if how != "right" or opt.v:
-                    print(f"{how:6} {case['id']}: {text}", flush=True)
-    total = count["right"] + count["wrong"] + count["broken"]
-    print(f"{count['right']} of {total} right, {count['wrong']} wrong, {count['broken']} broken, {count['skip']} skipped"
+                if how in ("wrong", "broken") and not opt.once and case["id"] not in known:
+                    print(f"again  {case['id']}: {text}", flush=True)
+                    again.append(case)
+                    continue
+                tally(case, how, text, count, known, opt)
+    # Asked once more with the machine to itself: a truth that holds is told twice, load passes.
+    # (settle times are lower bounds of how long the planted state has stood, not of its truth)
+    for case in again:
+        _, how, text, _doc = run(case, opt)
+        tally(case, how, text, count, known, opt)
+    total = count["right"] + count["wrong"] + count["broken"] + count["known"]
+    print(f"{count['right']} of {total} right, {count['wrong']} wrong, {count['known']} known to be wrong, "
+          f"{count['broken']} broken, {len(again)} asked twice, {count['skip']} skipped"
           + (" (as an ordinary user, without BPF)" if opt.user else ""))
     return 1 if count["wrong"] or count["broken"] or not total else 0
+
+
+def known_wrong():
+    """Cases that the tool is known to get wrong: `id  reason` lines. They run, and count as not right."""
+    out = {}
+    path = os.path.join(HERE, "known_wrong.txt")
+    if os.path.exists(path):
+        for line in open(path, encoding="utf-8"):
+            w = line.split("#")[0].split(None, 1)
+            if w:
+                out[w[0]] = w[1].strip() if len(w) > 1 else ""
+    return out
+
+
+def tally(case, how, text, count, known, opt):
+    if how in ("wrong", "broken") and case["id"] in known:
+        how = "known"
+    count[how] += 1
+    if how != "right" or opt.v:
+        print(f"{how:6} {case['id']}: {text}", flush=True)
+    elif case["id"] in known:
+        print(f"right  {case['id']}: it stands in known_wrong.txt and is right here: {text}", flush=True)
 
 
 if __name__ == "__main__":
