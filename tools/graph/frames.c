@@ -156,6 +156,23 @@ const char *wg_py_top(struct wg_b *b, const struct wg_thread *t)
 	return wg_say(b, "%s", best->function ? best->function : "?");
 }
 
+/*
+ * The frame of the program that a user recognises. In a recorded call everything above our wrapper is
+ * the driver's; the program begins below it.
+ */
+static const struct wg_frame *program_frame(const struct wg_thread *t)
+{
+	size_t from = 0;
+
+	for (size_t i = 0; t->calls.n && i < t->native_stack.n; i++)
+		if (t->native_stack.v[i].module && wg_module_is(&t->native_stack.v[i], "libwaitgraph.so"))
+			from = i + 1;
+	for (size_t i = from; from && i < t->native_stack.n; i++)
+		if (t->native_stack.v[i].module && !wg_is_plumbing(&t->native_stack.v[i]))
+			return &t->native_stack.v[i];
+	return wg_caller(t);
+}
+
 const char *wg_where(struct wg_b *b, const struct wg_thread *t)
 {
 	const char *py = wg_py_top(b, t);
@@ -163,7 +180,7 @@ const char *wg_where(struct wg_b *b, const struct wg_thread *t)
 
 	if (py)
 		return py;
-	f = wg_caller(t);
+	f = program_frame(t);
 	if (f && f->symbol && f->file && wg_has_int(f->line))
 		return wg_say(b, "%s (%s:%lld)", f->symbol, wg_base(f->file), (long long)f->line);
 	if (f && f->symbol)

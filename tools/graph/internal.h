@@ -312,6 +312,8 @@ void wg_resolve_poll(struct wg_ctx *c);
 void wg_resolve_wait(struct wg_ctx *c);
 void wg_resolve_ipc(struct wg_ctx *c);
 bool wg_kin_targets(struct wg_ctx *c, uint32_t from);
+bool wg_sharer_targets(struct wg_ctx *c, uint32_t lock); /* resolve_share.c */
+bool wg_sysv_targets(struct wg_ctx *c, uint32_t node);
 void wg_resolve_file_lock(struct wg_ctx *c);
 bool wg_resolve_storage(struct wg_ctx *c);
 bool wg_resolve_driver(struct wg_ctx *c);

@@ -143,6 +143,25 @@ static bool orphan_of(const struct wg_b *b, int32_t i, const struct wg_process *
 	return parent >= 0 && b->pi[parent].p->exe && strcmp(b->pi[parent].p->exe, p->exe);
 }
 
+/* A relative of the reader that has ended and that can have made this orphan. */
+static int32_t dead_relative(const struct wg_b *b, const struct wg_ctx *c, int32_t orphan)
+{
+	int32_t best = -1;
+
+	for (uint32_t i = 0; i < b->np; i++) {
+		const struct wg_process *d = b->pi[i].p;
+
+		if (!b->pi[i].dead || b->pi[i].host != b->pi[c->proc].host || !d->comm ||
+		    !b->pi[orphan].p->comm || strcmp(d->comm, b->pi[orphan].p->comm))
+			continue;
+		if (d->ppid != c->p->pid && (d->ppid != c->p->ppid || d->ppid <= 1))
+			continue;
+		if (best < 0 || (d->end.signal && !b->pi[best].p->end.signal))
+			best = (int32_t)i;
+	}
+	return best;
+}
+
 /*
  * The writer died, its descriptor lives on: a child of the waiter that has ended, while those
  * that still hold the end are of the same making (a pool's other workers) or strangers to it.
@@ -194,12 +213,21 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 	if (r->others != 1 || r->strangers != 1)
 		return;
 	for (uint32_t h = first; h && h != WG_NONE; h = b->holders.v[h - 1].next) {
-		int32_t i = b->holders.v[h - 1].proc;
+		int32_t i = b->holders.v[h - 1].proc, dead;
 		struct wg_iend *x;
 
 		if (i == c->proc || !can(&b->pi[i].p->files.v[b->holders.v[h - 1].file], true) ||
 		    !orphan_of(b, i, c->p))
 			continue;
+		dead = dead_relative(b, c, i);
+		if (dead >= 0) {
+			struct wg_iedge *e = wg_edge(b, end, b->pi[dead].node, WG_EDGE_WRITTEN_BY, false,
+						     wg_say(b, "it has ended; an orphaned fork of the same program, "
+							       "pid %d, still holds its end", b->pi[i].p->pid));
+
+			e->since = c->t->wait.since_s;
+			return;
+		}
 		wg_set_end(b, end, CL_PEER_DEAD, FATE_STUCK, WG_LIKELY,
 			   wg_say(b, "the process that wrote it seems to have ended: only pid %d still holds "
 				     "its end, an orphaned fork of the same program", b->pi[i].p->pid));
@@ -725,8 +753,9 @@ void wg_resolve_ipc(struct wg_ctx *c)
 		timed_end(c, T);
 		return;
 	}
-	end = wg_node(b, IT_LOCK, 1ull << 62 | (uint64_t)c->proc, wg_has_int(w->key) ? (uint64_t)w->key : 0,
-		      &fresh);
+	end = wg_node(b, IT_LOCK, 1ull << 62 | (uint64_t)c->proc,
+		      (wg_has_int(w->key) ? (uint64_t)w->key : 0) |
+			      (wg_has_int(w->ipc_num) ? (uint64_t)(w->ipc_num + 1) << 32 : 0), &fresh);
 	if (fresh) {
 		b->n.v[end].proc = c->proc;
 		b->n.v[end].label = wg_has_int(w->key) ? wg_say(b, "System V object %lld", (long long)w->key)
@@ -735,6 +764,11 @@ void wg_resolve_ipc(struct wg_ctx *c)
 		b->n.v[end].wsince = w->since_s;
 	}
 	to_end(c, end);
+	if (b->n.v[end].has_end || (b->n.v[end].nout && !b->e.v[b->n.v[end].first - 1].guess) ||
+	    (!b->n.v[end].nout && wg_sysv_targets(c, end))) {
+		timed_end(c, T);
+		return;
+	}
 	if (b->n.v[end].nout || wg_kin_targets(c, end)) {
 		wg_set_end(b, c->node, CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
 			   "no process of its family that could act can still run");

@@ -474,7 +474,7 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 			   "it was woken between the two looks");
 		return;
 	}
-	if (shared && lock != WG_NONE && (b->n.v[lock].nout > 1 || wg_kin_targets(c, lock))) {
+	if (shared && lock != WG_NONE && (b->n.v[lock].nout > 1 || wg_sharer_targets(c, lock))) {
 		wg_set_end(b, c->node, CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
 			   "no process of its family that could release it can still run");
 		return;

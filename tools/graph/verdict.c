@@ -546,7 +546,7 @@ static void set_culprit(struct wg_b *b, const struct wg_finding *f, const struct
 		/* The launcher's number counts, where it gave one. */
 		if (i >= 0 && (!wg_has_int(c->rank) || wg_has_int(b->pi[i].p->rank)))
 			c->rank = b->pi[i].rank;
-		if (!wg_has_int(c->tid) && wg_has_int(c->pid))
+		if (!wg_has_int(c->tid) && wg_has_int(c->pid) && f->cls != CL_LOCK_ORPHANED)
 			c->tid = c->pid;
 		if (wg_has_int(c->tid) && n->proc >= 0) {
 			uint32_t x = wg_any_tid_node(b, b->pi[n->proc].host, (int32_t)c->tid);
