@@ -422,6 +422,119 @@ static void joins_idle_process(struct wg_facts *f)
 				       "multiprocessing/popen_fork.py:wait multiprocessing/process.py:join app.py:main");
 }
 
+static void sleeping(struct wg_facts *f) { sleeps(MAIN(proc(f, 100, "app")), 3600, 12); }
+
+static void loop_one_peer(struct wg_facts *f) /* an event loop with its wake-up and one connection */
+{
+	struct wg_process *p, *q;
+
+	asyncio_forever(f);
+	p = f->procs.v[0];
+	q = proc(f, 200, "server");
+	sock(f, p, 8, 600, 601);
+	sock(f, q, 3, 601, 600);
+	polls_fd(f, MAIN(p), WG_OP_EPOLL, 8, POLLIN);
+	pauses(MAIN(q));
+}
+
+static void loop_one_peer_works(struct wg_facts *f)
+{
+	loop_one_peer(f);
+	runs(MAIN(f->procs.v[1]));
+}
+
+static void handler_hangs(struct wg_facts *f) /* the server's main accepts; the thread that serves us hangs */
+{
+	struct wg_process *q;
+
+	both_read(f);
+	q = f->procs.v[1];
+	file(f, q, 9, WG_FILE_SOCKET, 700, O_RDWR)->sock_state = WG_SOCK_LISTEN;
+	io(MAIN(q), WG_OP_ACCEPT, 9);
+	mutex(thr(f, q, 201, "handler"), 0x10, 201);
+}
+
+static struct wg_process *queue_pair(struct wg_facts *f, const char *call)
+{
+	struct wg_process *p = proc(f, 100, "a"), *q = proc(f, 200, "b");
+	struct wg_file *x = file(f, p, 3, WG_FILE_REG, 700, O_RDWR);
+
+	x->path = "/queue";
+	x = file(f, q, 3, WG_FILE_REG, 700, O_RDWR);
+	x->path = "/queue";
+	io(MAIN(p), WG_OP_SYSV, 3);
+	MAIN(p)->wait.syscall_name = call;
+	return q;
+}
+
+static void mq_full(struct wg_facts *f) { pauses(MAIN(queue_pair(f, "mq_timedsend"))); }
+static void mq_stopped(struct wg_facts *f) { stops(queue_pair(f, "mq_timedreceive")); }
+static void mq_served(struct wg_facts *f) { runs(MAIN(queue_pair(f, "mq_timedreceive"))); }
+
+static struct wg_process *semop_pair(struct wg_facts *f)
+{
+	struct wg_process *q = queue_pair(f, "semop"), *p = f->procs.v[0];
+
+	p->files.n = q->files.n = 0;
+	p->exe = q->exe = "/usr/bin/a";
+	MAIN(p)->wait.fd = WG_NO_INT;
+	MAIN(p)->wait.key = 9;
+	child_of(f, q, p);
+	return q;
+}
+
+static void semop_killed(struct wg_facts *f) { dead(semop_pair(f), 0, 9); }
+static void semop_works(struct wg_facts *f) { runs(MAIN(semop_pair(f))); }
+
+static void semop_both(struct wg_facts *f)
+{
+	struct wg_thread *t = MAIN(semop_pair(f));
+
+	io(t, WG_OP_SYSV, -1);
+	t->wait.syscall_name = "semop";
+	t->wait.key = 10;
+}
+
+static void semop_alone(struct wg_facts *f)
+{
+	semop_pair(f);
+	f->procs.n = 1;
+}
+
+static void memory_limit(struct wg_facts *f) /* a page fault that waits for memory is no storage */
+{
+	struct wg_process *p = proc(f, 100, "app");
+
+	io(MAIN(p), WG_OP_FAULT, -1);
+	MAIN(p)->wait.fd = WG_NO_INT;
+	MAIN(p)->state = 'D';
+	*wg_push(f->arena, &MAIN(p)->kernel_stack) = "mem_cgroup_oom_synchronize";
+	p->cgroup.mem_max = 25165824;
+	p->cgroup.path = "/job";
+}
+
+static void short_sleep_unseen(struct wg_facts *f) /* what it does between its sleeps nobody saw */
+{
+	sleeps(MAIN(proc(f, 100, "app")), 0.1, 0.05);
+	MAIN(f->procs.v[0])->between_unseen = true;
+}
+
+static void long_sleep_unseen(struct wg_facts *f)
+{
+	sleeping(f);
+	MAIN(f->procs.v[0])->between_unseen = true;
+}
+
+static void reader_of_two(struct wg_facts *f) /* each child has its own pipe: one has ended, one is stopped */
+{
+	struct wg_process *z = empty(f);
+
+	stops(z);
+	z = proc(f, 201, "writer");
+	child_of(f, z, f->procs.v[0]);
+	dead(z, 0, 0);
+}
+
 static void timerfd(struct wg_facts *f)
 {
 	struct wg_process *p = proc(f, 100, "app");
@@ -854,7 +967,6 @@ static void waitpid_nohang(struct wg_facts *f)
 	mutex(MAIN(q), 0x10, 200);
 }
 
-static void sleeping(struct wg_facts *f) { sleeps(MAIN(proc(f, 100, "app")), 3600, 12); }
 static void sleep_loop(struct wg_facts *f) { sleeps(MAIN(proc(f, 100, "app")), 1, 0.2); }
 static void pausing(struct wg_facts *f) { pauses(MAIN(proc(f, 100, "app"))); }
 static void computing(struct wg_facts *f) { runs(MAIN(proc(f, 100, "app"))); }
@@ -999,6 +1111,20 @@ static const struct graph_case cases[] = {
 	{"peer's helper sleeps", helper_sleeps_main_hangs, "lock-self", Y, 200, 200, NULL, 0},
 	{"peer's helper works", helper_works_main_hangs, "busy-cpu", N, 0, 0, NULL, 0},
 	{"joins an idle process", joins_idle_process, "idle", N, 0, 0, NULL, 0},
+	{"event loop with one silent peer", loop_one_peer, "peer-silent", Y, 200, 0, NULL, 0},
+	{"event loop with one working peer", loop_one_peer_works, "busy-cpu", N, 200, 0, NULL, 0},
+	{"server's handler hangs", handler_hangs, "lock-self", Y, 200, 201, NULL, 1},
+	{"message queue full", mq_full, "pipe-full", Y, 200, 0, NULL, 0},
+	{"message queue, sender stopped", mq_stopped, "stopped", Y, 200, 0, NULL, 0},
+	{"message queue, sender works", mq_served, "busy-cpu", N, 200, 0, NULL, 0},
+	{"semaphore, relative killed", semop_killed, "peer-dead", Y, 200, 0, NULL, 1},
+	{"semaphore, relative works", semop_works, "busy-cpu", N, 200, 0, NULL, 0},
+	{"semaphores, both wait", semop_both, "no-waker|deadlock", Y, 0, 0, NULL, 1},
+	{"semaphore, nobody known", semop_alone, "unknown", U, 0, 0, NULL, 0},
+	{"memory limit", memory_limit, "resource-exhausted", Y, 100, 0, "24 MiB", 0},
+	{"short sleeps, unseen between", short_sleep_unseen, "unknown", U, 0, 0, "between", 0},
+	{"long sleep, unseen between", long_sleep_unseen, "idle", N, 0, 0, NULL, 1},
+	{"reader of two children", reader_of_two, "stopped", Y, 200, 0, NULL, 0},
 	{"timerfd", timerfd, "idle", N, 0, 0, NULL, 0},
 	{"eventfd, nobody", eventfd_nobody, "no-waker", Y, 100, 100, NULL, 0},
 	{"eventfd, worker computes", eventfd_worker, "busy-cpu", N, 0, 0, NULL, 0},

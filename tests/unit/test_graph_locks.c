@@ -697,6 +697,122 @@ static void shared_sem(struct wg_facts *f) /* multiprocessing.Lock: nobody can t
 	MAIN(p)->wait.futex.op = 9 | 256;
 }
 
+static void shared_sem_kin_stopped(struct wg_facts *f) /* the family shares it; the one who posts is stopped */
+{
+	struct wg_process *q;
+
+	shared_sem(f);
+	MAIN(f->procs.v[0])->wait.futex.has_map = true;
+	MAIN(f->procs.v[0])->wait.futex.map_ino = 55;
+	f->procs.v[0]->exe = "/usr/bin/app";
+	q = proc(f, 200, "python");
+	q->exe = "/usr/bin/app";
+	child_of(f, q, f->procs.v[0]);
+	stops(q);
+}
+
+static void shared_sem_kin_works(struct wg_facts *f)
+{
+	shared_sem_kin_stopped(f);
+	f->procs.v[1]->state = 'S';
+	runs(MAIN(f->procs.v[1]));
+}
+
+static void shared_sem_kin_killed(struct wg_facts *f)
+{
+	shared_sem_kin_stopped(f);
+	dead(f->procs.v[1], 0, 9);
+}
+
+static void shared_sem_stranger(struct wg_facts *f) /* a child of another program is no relative of the object */
+{
+	shared_sem_kin_stopped(f);
+	f->procs.v[1]->exe = "/usr/bin/other";
+}
+
+static void mp_lock_held(struct wg_facts *f) /* the process that has it knows that it does */
+{
+	struct wg_pylock *l;
+
+	shared_sem_stranger(f);
+	f->procs.v[1]->state = 'S';
+	MAIN(f->procs.v[1])->state = 'S';
+	pauses(MAIN(f->procs.v[1]));
+	mutex(MAIN(f->procs.v[1]), 0x99, 200);
+	l = wg_push(f->arena, &f->procs.v[1]->python.locks);
+	l->has_map = true;
+	l->map_ino = 55;
+	l->owner_tid = 200;
+	l->kind = "SemLock";
+}
+
+static void mp_lock_owner_gone(struct wg_facts *f)
+{
+	mp_lock_held(f);
+	f->procs.v[1]->python.locks.v[0].owner_gone = true;
+	f->procs.v[1]->python.locks.v[0].owner_tid = 0;
+}
+
+static void future_on_heap(struct wg_facts *f) /* no private flag, but memory of this process alone */
+{
+	struct wg_thread *t = MAIN(proc(f, 100, "app"));
+
+	futex(t, 0x10, 0, 0x80000000u);
+	t->wait.futex.has_map = true;
+	t->wait.futex.map_path = "[heap]";
+	native(f, t, "libc.so.6:syscall libstdc++.so.6:std::__atomic_futex app:main");
+}
+
+static void guards_inlined(struct wg_facts *f) /* two initialisations wait for each other, one inlined away */
+{
+	struct wg_process *p = proc(f, 100, "app");
+
+	join(MAIN(p), 101);
+	futex(thr(f, p, 101, "a"), 0x10, 0, 0x10100);
+	futex(thr(f, p, 102, "b"), 0x20, 0, 0x10100);
+	T(p, 101)->wait.futex.has_map = T(p, 102)->wait.futex.has_map = true;
+	native(f, T(p, 101), "libc.so.6:syscall libstdc++.so.6:__cxa_guard_acquire app:codecs app:Registry app:devices");
+	native(f, T(p, 102), "libc.so.6:syscall libstdc++.so.6:__cxa_guard_acquire app:devices app:Registry app:run");
+}
+
+static void forked_gomp(struct wg_facts *f) /* the parent's pool rests where the child waits */
+{
+	struct wg_process *p = proc(f, 100, "app"), *c = proc(f, 120, "app");
+
+	child_of(f, c, p);
+	c->forked = true;
+	waits_child(MAIN(p), 120);
+	futex(thr(f, p, 101, "app"), 0x50, 128, 8);
+	native(f, T(p, 101), "libgomp.so.1 libgomp.so.1:gomp_thread_start libc.so.6:start_thread");
+	futex(MAIN(c), 0x60, 128, 8);
+	native(f, MAIN(c), "libgomp.so.1 libgomp.so.1:GOMP_parallel app:region app:child_main");
+}
+
+static void forked_own_condition(struct wg_facts *f) /* the parent's pool is of another library */
+{
+	forked_gomp(f);
+	MAIN(f->procs.v[1])->native_stack.n = 0;
+	native(f, MAIN(f->procs.v[1]), "libc.so.6:pthread_cond_wait app:wait_for_go app:child_main");
+}
+
+static void stdio_owner_gone(struct wg_facts *f)
+{
+	struct wg_process *p = proc(f, 100, "app");
+
+	MAIN(p)->fsbase = 0x7f0000001740ull;
+	futex(MAIN(p), 0x10, 128, 2);
+	MAIN(p)->wait.futex.words[1] = 1;
+	MAIN(p)->wait.futex.words[2] = 0x345678c0u;
+	MAIN(p)->wait.futex.words[3] = 0x7f12u;
+	native(f, MAIN(p), "libc.so.6:__lll_lock_wait_private libc.so.6:puts app:main");
+}
+
+static void forked_acquire_line(struct wg_facts *f) /* "acquire() was called" can be this very call */
+{
+	forked_python_lock(f);
+	pylock(f, f->procs.v[0], 0x10, 120, WG_LIKELY);
+}
+
 static void owner_is_zombie_leader(struct wg_facts *f) /* main left by pthread_exit with the lock */
 {
 	struct wg_process *p = proc(f, 100, "app");
@@ -783,6 +899,18 @@ static const struct graph_case cases[] = {
 	{"static initialisation", once_held, "deadlock", WG_HUNG_YES, 0, 0, NULL, 1},
 	{"idle server with a pool", pool_idle, "idle", WG_HUNG_NO, 0, 0, NULL, 0},
 	{"shared semaphore", shared_sem, "unknown", WG_HUNG_NULL, 0, 0, "shared", 0},
+	{"shared semaphore, relative stopped", shared_sem_kin_stopped, "stopped", WG_HUNG_YES, 200, 0, NULL, 1},
+	{"shared semaphore, relative works", shared_sem_kin_works, "busy-cpu", WG_HUNG_NO, 200, 0, NULL, 0},
+	{"shared semaphore, relative killed", shared_sem_kin_killed, "peer-dead", WG_HUNG_YES, 200, 0, NULL, 1},
+	{"shared semaphore, stranger", shared_sem_stranger, "unknown", WG_HUNG_NULL, 0, 0, NULL, 0},
+	{"multiprocessing lock, held", mp_lock_held, "lock-self", WG_HUNG_YES, 200, 0, NULL, 0},
+	{"multiprocessing lock, owner gone", mp_lock_owner_gone, "lock-orphaned", WG_HUNG_YES, 0, 0, NULL, 0},
+	{"future on the heap", future_on_heap, "no-waker", WG_HUNG_YES, 100, 100, "future", 0},
+	{"static initialisations, inlined", guards_inlined, "deadlock", WG_HUNG_YES, 0, 0, NULL, 1},
+	{"forked, OpenMP's pool", forked_gomp, "lock-after-fork", WG_HUNG_YES, 120, 0, "pool", 1},
+	{"forked, condition of its own", forked_own_condition, "no-waker", WG_HUNG_YES, 120, 0, NULL, 0},
+	{"stdio lock, owner gone", stdio_owner_gone, "lock-orphaned", WG_HUNG_YES, 100, 0, NULL, 0},
+	{"forked, a lock said to be its own", forked_acquire_line, "lock-after-fork", WG_HUNG_YES, 120, 0, NULL, 1},
 	{"owner is a zombie leader", owner_is_zombie_leader, "lock-orphaned", WG_HUNG_YES, 100, 100, NULL, 0},
 };
 
