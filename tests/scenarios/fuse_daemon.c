@@ -14,6 +14,8 @@
  * case: write_locked class=lock-self hung=true culprit=pid needs=fuse,root
  * case: read_computing class=busy-cpu hung=false culprit=pid needs=fuse,root
  * case: rank_behind class=write-blocked hung=true culprit=pid needs=fuse,root
+ * case: truncate_convoy class=write-blocked hung=true culprit=pid needs=fuse,root says=ckpt.bin
+ * case: stat_silent class=read-blocked|write-blocked hung=true culprit=pid needs=fuse,root
  * case: read_slow class=progressing|idle|busy-cpu hung=false needs=fuse,root
  */
 #define FUSE_USE_VERSION 31
@@ -75,6 +77,8 @@ static void fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct fuse_entry_param e = { .ino = 2, .attr_timeout = 100, .entry_timeout = 100 };
 
+	if (on("stat"))
+		e.attr_timeout = 0;
 	(void)parent;
 	(void)name;
 	attributes(2, &e.attr);
@@ -87,7 +91,21 @@ static void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 	(void)fi;
 	attributes(ino, &st);
-	fuse_reply_attr(req, &st, 100);
+	if (ino == 1 || misbehave("stat"))
+		fuse_reply_attr(req, &st, 100);
+}
+
+/* truncate() comes here with the inode's lock held, so that those behind wait for the lock. */
+static void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int what, struct fuse_file_info *fi)
+{
+	struct stat st;
+
+	(void)attr;
+	(void)what;
+	(void)fi;
+	attributes(ino, &st);
+	if (misbehave("truncate"))
+		fuse_reply_attr(req, &st, 100);
 }
 
 static void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -128,6 +146,7 @@ static void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 static const struct fuse_lowlevel_ops ops = {
 	.lookup = fs_lookup,
 	.getattr = fs_getattr,
+	.setattr = fs_setattr,
 	.open = fs_open,
 	.read = fs_read,
 	.write = fs_write,
@@ -154,9 +173,15 @@ static void daemon_main(const char *dir, int up)
 
 static int use(const char *path)
 {
-	int fd = open(path, on("read") || on("mmap") ? O_RDONLY : O_RDWR);
 	char *p;
+	int fd;
 
+	if (on("stat")) {
+		struct stat st;
+
+		return stat(path, &st);
+	}
+	fd = open(path, on("read") || on("mmap") ? O_RDONLY : O_RDWR);
 	if (fd < 0)
 		return 5;
 	if (on("mmap")) {
@@ -182,7 +207,7 @@ int main(int argc, char **argv)
 		return 2;
 	kase = argv[1];
 	snprintf(dir, sizeof(dir), "%s/mnt", work);
-	snprintf(path, sizeof(path), "%s/model.bin", dir);
+	snprintf(path, sizeof(path), "%s/ckpt.bin", dir);
 	mkdir(dir, 0777);
 	if (fork() == 0)
 		daemon_main(dir, up[1]);
@@ -194,6 +219,15 @@ int main(int argc, char **argv)
 			_exit(use(path));
 		ready();
 		return waitpid(pid, &status, 0) < 0;
+	}
+	if (!strcmp(kase, "truncate_convoy")) { /* three ranks save the same file; the last one is asked about */
+		for (int i = 0; i < 2; i++) {
+			if (fork() == 0)
+				_exit(truncate(path, 0));
+			usleep(200000);
+		}
+		ready();
+		return truncate(path, 0);
 	}
 	ready();
 	return use(path);

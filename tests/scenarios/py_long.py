@@ -59,7 +59,6 @@ def last():
 
 def store():
     a.close()
-    os.close(from_last[1])
     os.close(to_last[1])
     while True:
         b.recv(1)
