@@ -260,12 +260,13 @@ static bool allowed(const struct wg_asker *a, int dir)
 
 	if (a->all)
 		return true;
-	if (read_status(dir, &s) || fstat(dir, &st))
+	/* Not the directory: that is its user's whatever the process is. */
+	if (read_status(dir, &s) || fstatat(dir, "status", &st, 0))
 		return false;
 	for (int i = 0; i < 3; i++)
 		if (s.uid[i] != a->uid || s.gid[i] != a->gid)
 			return false;
-	/* The directory belongs to root when the process is not dumpable. */
+	/* What is in it belongs to root when the process is not dumpable. */
 	if (st.st_uid != a->uid)
 		return false;
 	if (s.caps & ~a->caps)

@@ -108,7 +108,7 @@ static int each_task(const struct wg_obs_task *t, void *arg)
 	r->ran_ago = t->now > t->exec_start ? t->now - t->exec_start : WG_WIRE_NEVER;
 	r->blocked_ago = r->woken_ago = r->irq_ago = r->tracked_ago = WG_WIRE_NEVER;
 	if (t->tracked) {
-		r->flags |= WG_TASK_TRACKED;
+		r->flags |= WG_TASK_TRACKED | (t->wake.irq_last ? WG_TASK_IRQ_LAST : 0);
 		r->blocked_ago = ago(t->now, t->wake.blocked_at);
 		r->woken_ago = ago(t->now, t->wake.woken_at);
 		r->irq_ago = ago(t->now, t->wake.irq_at);

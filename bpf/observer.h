@@ -37,8 +37,8 @@ struct wg_obs_wake {
 	__wg_u32 waker_uid;
 	__wg_s32 irq_kind;	   /* the last: 2 hard (a timer, as a rule), 1 soft, -1 not known which */
 	__wg_u8 waker_comm[16];
-	__wg_u32 uid; /* whom it is counted for */
-	__wg_u32 pad;
+	__wg_u32 uid;	   /* whom it is counted for */
+	__wg_u32 irq_last; /* the last of all wake-ups came from an interrupt */
 };
 
 /* One thread, as it stands at the moment of the iterator. */

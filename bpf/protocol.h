@@ -60,6 +60,7 @@ struct wg_wire_request {
 #define WG_TASK_ON_CPU 1u
 #define WG_TASK_REGS 2u	   /* registers and arguments are there (not where Yama forbids them) */
 #define WG_TASK_TRACKED 4u /* wakes are counted, since tracked_ago */
+#define WG_TASK_IRQ_LAST 8u /* the last wake-up came from an interrupt, not from a thread */
 struct wg_wire_task {
 	struct wg_wire_head head;
 	int32_t pid, tid;

@@ -29,7 +29,7 @@
 
 #define CLIENTS 64
 #define CLIENTS_OF_ONE 8 /* of one user other than root */
-#define LOOK_MS 2000	 /* between two looks for recorded processes */
+#define LOOK_MS 3000	 /* between two looks for recorded processes */
 #define MOST_PIDS 1024
 #define STACK_SIZE (256 << 10)
 #define INIT_PIDNS 0xEFFFFFFCu
@@ -279,6 +279,7 @@ static void look(const struct options *o)
 	look_at_records();
 	for (int i = 0; i < o->ncgroups; i++)
 		look_at_cgroup(o->cgroups[i], 0);
+	wg_watch_rest(answers.watch);
 }
 
 /* ---- start ---------------------------------------------------------------------------------------- */

@@ -98,7 +98,7 @@ static __always_inline int interrupted(struct task_struct *by)
 
 	if (!wg_preempt_distance || !bpf_core_field_exists(by->se.cfs_rq))
 		return -1;
-	rq = BPF_CORE_READ(by, se.cfs_rq, rq);
+	rq = by->se.cfs_rq->rq; /* a load that the kernel guards, no helper */
 	if (!rq || bpf_probe_read_kernel(&count, sizeof(count), (char *)rq + wg_preempt_distance))
 		return -1;
 #else
@@ -284,15 +284,19 @@ int BPF_PROG(wg_waking, struct task_struct *t)
 		w->irq_wakes++;
 		w->irq_at = bpf_ktime_get_ns();
 		w->irq_kind = irq;
+		w->irq_last = 1;
 		return 0;
 	}
 	if (by->pid == t->pid)
 		return 0;
 	w->wakes++;
 	w->woken_at = bpf_ktime_get_ns();
+	w->irq_last = 0;
+	if (w->waker_tid == by->pid && w->wakes & 63)
+		return 0; /* the same as before; its name is looked at now and then */
 	w->waker_pid = by->tgid;
 	w->waker_tid = by->pid;
-	w->waker_uid = BPF_CORE_READ(by, real_cred, uid.val);
+	w->waker_uid = by->real_cred->uid.val;
 	__builtin_memcpy(w->waker_comm, by->comm, sizeof(w->waker_comm));
 	return 0;
 }

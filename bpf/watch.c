@@ -21,6 +21,7 @@ struct wg_watch {
 	struct watch_bpf *skel;
 	struct bpf_link *links[MOST_LINKS];
 	int nlinks;
+	struct bpf_link *waking, *switching; /* only while somebody is tracked */
 	const struct wg_obs_proc *ends;
 	size_t ends_size;
 	pthread_mutex_t lock;
@@ -105,7 +106,8 @@ static int attach(struct wg_watch *w)
 	struct bpf_program *p;
 
 	bpf_object__for_each_program(p, w->skel->obj) {
-		if (!bpf_program__autoload(p) || bpf_program__expected_attach_type(p) == BPF_TRACE_ITER)
+		if (!bpf_program__autoload(p) || bpf_program__expected_attach_type(p) == BPF_TRACE_ITER ||
+		    p == w->skel->progs.wg_waking || p == w->skel->progs.wg_switch)
 			continue;
 		if (w->nlinks == MOST_LINKS)
 			return -E2BIG;
@@ -115,6 +117,34 @@ static int attach(struct wg_watch *w)
 		w->nlinks++;
 	}
 	return 0;
+}
+
+/*
+ * The two that run at every switch and wake-up of the machine are there only while somebody is
+ * tracked: an idle observer costs nobody anything. Under the lock.
+ */
+static int scheduler_on(struct wg_watch *w)
+{
+	if (!w->waking)
+		w->waking = bpf_program__attach_trace(w->skel->progs.wg_waking);
+	if (w->waking && !w->switching)
+		w->switching = bpf_program__attach_trace(w->skel->progs.wg_switch);
+	return w->waking && w->switching ? 0 : -errno;
+}
+
+static void scheduler_off(struct wg_watch *w)
+{
+	bpf_link__destroy(w->waking);
+	bpf_link__destroy(w->switching);
+	w->waking = w->switching = NULL;
+}
+
+void wg_watch_rest(struct wg_watch *w)
+{
+	pthread_mutex_lock(&w->lock);
+	if (!w->skel->bss->wg_counts.threads)
+		scheduler_off(w);
+	pthread_mutex_unlock(&w->lock);
 }
 
 int wg_watch_open(struct wg_watch **out, const char **why)
@@ -163,6 +193,9 @@ int wg_watch_open(struct wg_watch **out, const char **why)
 	}
 	w->ends = at;
 	rc = attach(w);
+	if (!rc)
+		rc = scheduler_on(w); /* to know at once whether it can */
+	scheduler_off(w);
 	if (rc)
 		*why = "the kernel refused to attach to the scheduler's tracepoints";
 out:
@@ -179,6 +212,7 @@ void wg_watch_close(struct wg_watch *w)
 {
 	if (!w)
 		return;
+	scheduler_off(w);
 	for (int i = 0; i < w->nlinks; i++)
 		bpf_link__destroy(w->links[i]);
 	if (w->ends)
@@ -239,6 +273,7 @@ int wg_watch_track(struct wg_watch *w, int32_t pid)
 	ssize_t rc;
 
 	pthread_mutex_lock(&w->lock);
+	scheduler_on(w);
 	rc = run(w->skel->progs.wg_track, pid, NULL, 0);
 	/*
 	 * A thread that was born while the iterator walked, of a parent not reached yet, has no

@@ -16,6 +16,8 @@ void wg_watch_close(struct wg_watch *w);
 int wg_watch_wakes_fd(const struct wg_watch *w);
 /* From now on track this process and what it forks. Idempotent. -ESRCH, -errno. */
 int wg_watch_track(struct wg_watch *w, int32_t pid);
+/* When nobody is tracked any more, let go of the scheduler's tracepoints. */
+void wg_watch_rest(struct wg_watch *w);
 /* Is this one tracked? Fills *out when it is. 0 or -ENOENT. */
 int wg_watch_proc(struct wg_watch *w, int32_t pid, struct wg_obs_proc *out);
 /* Recorded processes that are not tracked yet, by their helper thread. Returns how many went into pids. */

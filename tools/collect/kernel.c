@@ -9,6 +9,8 @@
 #include "sources.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,6 +31,11 @@ struct wg_kernel {
 	struct wg_observer_client *daemon;
 	struct wg_observer *observer;
 	bool tried;   /* to open the observer */
+	bool opening; /* it is being opened by that thread: a quarter of a whole answer's time */
+	pthread_t opener;
+	int opened;   /* 0 or -errno */
+	const char *why;
+	bool stacks;  /* the daemon gave kernel stacks */
 	bool init_ns; /* we see the kernel's own numbers */
 };
 
@@ -45,20 +52,46 @@ struct gather {
 
 /* ---- BPF directly --------------------------------------------------------------------------- */
 
+#ifdef WG_HAVE_BPF
+static void *open_it(void *arg)
+{
+	struct wg_kernel *k = arg;
+
+	k->opened = wg_observer_open(&k->observer, &k->why);
+	return NULL;
+}
+#endif
+
+/* While /proc is read. What cannot be had is said when it is asked for. */
+static void open_early(struct wg_kernel *k)
+{
+#ifdef WG_HAVE_BPF
+	sigset_t all, old;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	k->opening = !pthread_create(&k->opener, NULL, open_it, k);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+#else
+	(void)k;
+#endif
+}
+
 static bool open_observer(struct wg_kernel *k)
 {
 	const char *why = "this waitgraph was built without it", *remedy = "start waitgraphd";
 
-	if (k->observer || k->tried)
+	if (k->tried)
 		return k->observer;
 	k->tried = true;
 #ifdef WG_HAVE_BPF
-	int rc = wg_observer_open(&k->observer, &why);
-
-	if (!rc)
+	if (k->opening)
+		pthread_join(k->opener, NULL);
+	else
+		open_it(k);
+	if (!k->opened)
 		return true;
-	if (!why)
-		why = strerror(-rc);
+	why = k->why ? k->why : strerror(-k->opened);
 	remedy = "run as root, or start waitgraphd";
 #endif
 	wg_add_missing(k->f, NULL, "the kernel observer (BPF)", why, remedy);
@@ -119,14 +152,13 @@ static double seconds(uint64_t ago)
 
 static void take_wakes(struct wg_thread *t, const struct wg_wire_task *r)
 {
-	bool irq_last = r->irq_ago != WG_WIRE_NEVER && r->irq_ago < r->woken_ago;
 	bool asleep = (r->state & 0xffff) != 0 && !(r->flags & WG_TASK_ON_CPU);
 
 	t->waker_count = r->wakes <= INT64_MAX ? (int64_t)r->wakes : INT64_MAX;
 	t->waker_age_s = seconds(r->woken_ago);
 	t->waker_pid = r->waker_pid > 0 ? r->waker_pid : 0;
 	t->waker_tid = r->waker_tid > 0 ? r->waker_tid : 0;
-	t->waker_is_timer = irq_last && r->irq_kind == 2;
+	t->waker_is_timer = r->flags & WG_TASK_IRQ_LAST && r->irq_kind == 2;
 	/* The stamp of the switch itself, where /proc has only the scheduler's own clock. */
 	if (asleep && r->blocked_ago != WG_WIRE_NEVER && t->state != 'R') {
 		t->last_ran_s = seconds(r->blocked_ago);
@@ -172,6 +204,31 @@ static void take_task(struct gather *g, const struct wg_wire_task *r)
 				wg_strn(g->f->arena, r->kstack[i], strnlen(r->kstack[i], WG_WIRE_NAME));
 	if (!t->wchan && t->kernel_stack.n)
 		t->wchan = t->kernel_stack.v[0];
+	g->k->stacks |= t->kernel_stack.n > 0;
+}
+
+/* What /proc refused has come by another way. */
+static void stacks_not_missing(struct wg_process *p)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->missing.n; i++)
+		if (strcmp(p->missing.v[i].what, "kernel stacks"))
+			p->missing.v[n++] = p->missing.v[i];
+	p->missing.n = n;
+}
+
+/* Ages count back from the second sample. */
+static void finish(struct wg_kernel *k)
+{
+	for (size_t i = 0; i < k->f->procs.n; i++) {
+		struct wg_process *p = k->f->procs.v[i];
+
+		if (k->stacks && !p->from_snapshot)
+			stacks_not_missing(p);
+		for (size_t j = 0; j < p->threads.n; j++)
+			p->threads.v[j].waker_age_s += k->f->interval_s; /* NAN stays NAN */
+	}
 }
 
 static void take_end(struct wg_facts *f, struct wg_process *p, const struct wg_wire_proc *r)
@@ -305,8 +362,8 @@ struct wg_kernel *wg_kernel_open(struct wg_facts *f)
 		wg_add_missing(f, NULL, "waitgraphd's answer",
 			       "its socket is not for this user, or whoever listens there is not root",
 			       "look at WAITGRAPH_SOCKET");
-	if (!k->daemon && !open_observer(k))
-		return NULL;
+	if (!k->daemon)
+		open_early(k);
 	return k;
 }
 
@@ -321,7 +378,10 @@ void wg_kernel_close(struct wg_kernel *k)
 	if (k->daemon && k->f->procs.n)
 		wg_observer_client_ask(k->daemon, WG_WIRE_ASK_ENDS, 0, each_end, &e, &done);
 	wg_observer_client_close(k->daemon);
+	finish(k);
 #ifdef WG_HAVE_BPF
+	if (k->opening && !k->tried)
+		pthread_join(k->opener, NULL);
 	wg_observer_close(k->observer);
 #endif
 }
