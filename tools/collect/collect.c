@@ -45,6 +45,7 @@ struct run {
 	struct wg_facts *f;
 	const struct wg_collect_options *o;
 	struct wg_kernel *kernel;
+	bool kernel_later; /* its observer is still being loaded */
 	struct rlimit old_files;
 	bool raised;
 	double start, sampled; /* CLOCK_MONOTONIC */
@@ -56,18 +57,6 @@ struct run {
 static struct run *current; /* for the callbacks of sources; one collection at a time */
 
 /* ---- a process, by and by -------------------------------------------------------------- */
-
-static void forget_last(struct wg_facts *f, struct wg_process *p)
-{
-	struct wg_pproc *k = p->collect;
-
-	if (k && k->dirfd >= 0)
-		close(k->dirfd);
-	free(k ? k->tasks : NULL);
-	p->collect = NULL;
-	if (f->procs.n && f->procs.v[f->procs.n - 1] == p)
-		f->procs.n--;
-}
 
 static void enqueue(struct run *r, struct wg_process *p)
 {
@@ -220,6 +209,18 @@ static void take_modules(struct wg_facts *f, struct wg_process *p, struct wg_mem
 	}
 }
 
+static void ask_kernel(struct run *r, struct wg_process *p)
+{
+	struct wg_pproc *k = wg_pproc(r->f, p);
+	struct wg_regs *regs = NULL;
+	size_t n = 0;
+
+	if (!r->kernel || wg_kernel_collect(r->kernel, r->f, p, &regs, &n))
+		return;
+	k->regs = regs;
+	k->nregs = n;
+}
+
 static void collect_full(struct run *r, struct wg_process *p)
 {
 	struct wg_facts *f = r->f;
@@ -265,15 +266,8 @@ static void collect_full(struct run *r, struct wg_process *p)
 		wg_rec_collect(f, p, k->rec, k->mem, s);
 		wg_symbols_close(s);
 	}
-	if (r->kernel) {
-		struct wg_regs *regs = NULL;
-		size_t n = 0;
-
-		if (!wg_kernel_collect(r->kernel, f, p, &regs, &n)) {
-			k->regs = regs;
-			k->nregs = n;
-		}
-	}
+	if (!r->kernel_later)
+		ask_kernel(r, p);
 }
 
 /* ---- other ranks of this host -------------------------------------------------------------- */
@@ -654,53 +648,90 @@ static int from_record(struct wg_facts *f, int32_t pid)
 	return 0;
 }
 
-static int open_asked(struct run *r)
+static void drop(struct wg_process *p)
+{
+	struct wg_pproc *k = p->collect;
+
+	if (k && k->dirfd >= 0)
+		close(k->dirfd);
+	free(k ? k->tasks : NULL);
+	p->collect = NULL;
+}
+
+/* One that was asked for and could be read, or rc says why not. */
+static int opened(struct run *r, struct wg_process *p, int rc, bool first)
 {
 	struct wg_facts *f = r->f;
+	struct wg_pproc *k = p->collect;
+	int32_t pid = p->pid;
 
-	for (size_t i = 0; i < r->o->npids; i++) {
-		int32_t pid = r->o->pids[i];
-		struct wg_process *p = wg_find_process(f, pid);
-		struct wg_pproc *k;
-		int rc = 0;
-
-		if (p)
-			continue;
+	if (!rc && k->status.tgid && k->status.tgid != pid) {
+		/* A thread was named: its process is what can be asked about. */
+		pid = k->status.tgid;
+		drop(p);
+		if (wg_find_process(f, pid))
+			return 0;
 		p = wg_add_process(f);
 		p->pid = pid;
 		rc = wg_procfs_process(f, p);
-		k = p->collect;
-		if (!rc && k->status.tgid && k->status.tgid != pid) {
-			/* A thread was named: its process is what can be asked about. */
-			pid = k->status.tgid;
-			forget_last(f, p);
-			p = wg_find_process(f, pid);
-			if (!p) {
-				p = wg_add_process(f);
-				p->pid = pid;
-				rc = wg_procfs_process(f, p);
-			}
-		}
-		if (rc) {
-			forget_last(f, p);
-			if (rc == -ESRCH)
-				rc = from_record(f, pid);
-			if (rc && !i)
-				return rc;
-			if (rc) { /* of several the others can still be asked */
-				p = wg_add_process(f);
-				p->pid = pid;
-				p->host = f->host;
-				p->boot = f->boot;
-				wg_add_missing(f, p, "everything about it", strerror(-rc), NULL);
-			}
-			*wg_push(f->arena, &f->asked) = pid;
-			continue;
-		}
+		f->procs.n--;
+	} else if (!rc && wg_find_process(f, pid)) { /* by one of its threads */
+		drop(p);
+		return 0;
+	}
+	if (!rc) {
+		*wg_push(f->arena, &f->procs) = p;
 		*wg_push(f->arena, &f->asked) = pid;
 		enqueue(r, p);
+		return 0;
 	}
-	return f->procs.n ? 0 : -ESRCH;
+	drop(p);
+	if (rc == -ESRCH)
+		rc = from_record(f, pid);
+	if (rc && first)
+		return rc;
+	if (rc) { /* of several the others can still be asked */
+		p = wg_add_process(f);
+		p->pid = pid;
+		p->host = f->host;
+		p->boot = f->boot;
+		wg_add_missing(f, p, "everything about it", strerror(-rc), NULL);
+	}
+	*wg_push(f->arena, &f->asked) = pid;
+	return 0;
+}
+
+static int open_asked(struct run *r)
+{
+	struct wg_facts *f = r->f;
+	size_t base = f->procs.n, n;
+	struct wg_process **all;
+	int rc = -ENOMEM, *rcs;
+
+	for (size_t i = 0; i < r->o->npids; i++)
+		if (!wg_find_process(f, r->o->pids[i]))
+			wg_add_process(f)->pid = r->o->pids[i];
+	n = f->procs.n - base;
+	all = calloc(n + 1, sizeof(*all));
+	rcs = calloc(n + 1, sizeof(*rcs));
+	if (!all || !rcs)
+		goto out;
+	if (n)
+		memcpy(all, f->procs.v + base, n * sizeof(*all));
+	rc = wg_procfs_processes(f, all, n, rcs);
+	f->procs.n = base; /* only those that are there, in their order */
+	for (size_t i = 0; i < n; i++) {
+		if (rc)
+			drop(all[i]);
+		else
+			rc = opened(r, all[i], rcs[i], !i);
+	}
+	if (!rc && !f->procs.n)
+		rc = -ESRCH;
+out:
+	free(all);
+	free(rcs);
+	return rc;
 }
 
 static void raise_limit(struct run *r)
@@ -745,7 +776,12 @@ int wg_collect(struct wg_facts *f, const struct wg_collect_options *o)
 	if (!o->no_bpf)
 		r.kernel = wg_kernel_open(f);
 	wg_locks_collect(f);
+	r.kernel_later = true;
 	closure(&r);
+	r.kernel_later = false;
+	for (size_t i = 0; i < r.queue.n; i++)
+		if (!r.queue.v[i]->stub && r.queue.v[i]->alive && r.queue.v[i]->threads.n)
+			ask_kernel(&r, r.queue.v[i]);
 	if (r.queue.n && nothing_to_list(f)) {
 		rc = -EACCES;
 		goto out;

@@ -121,11 +121,14 @@ int wg_with_deadline(double seconds, void (*fn)(void *), void *arg)
 /* ---- the kept thread ----------------------------------------------------------- */
 
 enum { IDLE, ASKED, DONE, QUIT };
+#define MAX_SPIN 1000
+#define MIN_SPIN 32
 
 struct wg_patient { /* owned by its thread once it is told to quit */
 	_Atomic uint32_t state;
 	_Atomic uint32_t asleep; /* bit 0: the thread sleeps, bit 1: who asked sleeps */
 	bool spin;
+	int patience; /* turns to spin for the next call: fewer where it used to come later */
 	void (*fn)(void *);
 	void *arg;
 };
@@ -164,13 +167,15 @@ static void *patient_main(void *arg)
 
 	for (;;) {
 		uint32_t s = IDLE;
+		int i = 0;
 
-		for (int i = 0; p->spin && i < 2000; i++) {
+		for (; p->spin && i < p->patience; i++) {
 			s = atomic_load(&p->state);
 			if (s == ASKED || s == QUIT)
 				break;
 			relax();
 		}
+		p->patience = i < p->patience ? MAX_SPIN : p->patience / 2 + MIN_SPIN / 2;
 		while ((s = atomic_load(&p->state)) != ASKED && s != QUIT) {
 			atomic_fetch_or(&p->asleep, 1);
 			if (atomic_load(&p->state) == s)
@@ -203,6 +208,7 @@ int wg_patient_do(struct wg_patient **pp, double seconds, void (*fn)(void *), vo
 		p = calloc(1, sizeof(*p));
 		if (!p)
 			return -ENOMEM;
+		p->patience = MAX_SPIN;
 		p->spin = !sched_getaffinity(0, sizeof(cpus), &cpus) && CPU_COUNT(&cpus) > 1;
 		err = start_detached(256 * 1024, patient_main, p);
 		if (err) {

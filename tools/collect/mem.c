@@ -65,6 +65,7 @@ struct wg_mem {
 	size_t nmaps;
 	double maps_at;
 	int remaps;
+	uint64_t missed; /* page that was in no mapping just now */
 	int file_timeouts;
 	uint64_t hung[HUNG_MAPS]; /* start of mappings that did not answer */
 	int nhung;
@@ -82,7 +83,8 @@ static struct {
 	struct wg_patient *thread, *file_thread;
 	struct job *job;
 	const struct wg_mem *owner; /* of what is in the cache */
-	uint32_t generation, turn;
+	uint32_t generation;
+	uint8_t next[CACHE_PAGES / WAYS];
 	uint64_t *tags;	      /* page address | 1 when valid */
 	uint32_t *tag_gen;
 	uint16_t *tag_len;
@@ -317,7 +319,7 @@ static const struct wg_map *map_at(struct wg_mem *m, uint64_t addr)
 
 	if (x || m->error || m->fake)
 		return x;
-	if (addr < PAGE || addr >> 47) /* not an address of a program: no reason to look */
+	if (addr < PAGE || addr >> 47 || addr / PAGE == m->missed) /* not an address of a program: no reason to look */
 		return NULL;
 	if (m->remaps >= REMAP_FREE && now_s() - m->maps_at < REMAP_GAP_S)
 		return NULL;
@@ -325,7 +327,10 @@ static const struct wg_map *map_at(struct wg_mem *m, uint64_t addr)
 	if (read_maps(m) == -ETIMEDOUT)
 		m->error = -ETIMEDOUT;
 	m->maps_at = now_s();
-	return m->error ? NULL : find_map(m, addr);
+	x = m->error ? NULL : find_map(m, addr);
+	if (!x) /* all threads that wait on one lock ask for what lies before it */
+		m->missed = addr / PAGE;
+	return x;
 }
 
 static bool is_device(const struct wg_map *x)
@@ -467,19 +472,13 @@ static int slot_of(uint64_t page)
 	return -1;
 }
 
+/* The oldest of a set goes: what was fetched together is still there when it is looked at. */
 static void cache_put(uint64_t page, const char *data, size_t n)
 {
-	uint32_t set = set_of(page), i = set;
+	uint32_t set = set_of(page), i;
 	int have = slot_of(page);
 
-	if (have >= 0) {
-		i = (uint32_t)have;
-	} else {
-		while (i < set + WAYS && common.tags[i] && common.tag_gen[i] == common.generation)
-			i++;
-		if (i == set + WAYS)
-			i = set + common.turn++ % WAYS;
-	}
+	i = have >= 0 ? (uint32_t)have : set + common.next[set / WAYS]++ % WAYS;
 	common.tags[i] = page | 1;
 	common.tag_gen[i] = common.generation;
 	common.tag_len[i] = (uint16_t)n;
@@ -676,6 +675,7 @@ int wg_mem_slow_call(struct wg_mem *m, void (*fn)(void *), void *arg)
 
 void wg_mem_forget(struct wg_mem *m)
 {
+	m->missed = 0;
 	if (common.owner == m)
 		common.generation++;
 }
