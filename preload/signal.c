@@ -43,6 +43,7 @@ static volatile bool own_handler; /* the program has a function for it */
 /* This thread: does the program want it blocked; did we block it. */
 static __thread bool wanted_blocked WG_INITIAL_EXEC;
 static __thread bool held WG_INITIAL_EXEC;
+static volatile bool *main_wants_blocked; /* wanted_blocked of the main thread */
 /* The task that is about to exec and not to be held now: a child of vfork() shares this memory. */
 static __thread int leaving WG_INITIAL_EXEC;
 
@@ -164,7 +165,11 @@ void wg_signal_hand_on(const siginfo_t *info)
 	siginfo_t copy = *info;
 
 	copy.si_code = SI_QUEUE;
-	if (own_handler)
+	/*
+	 * One that it keeps blocked it will ask for (sigtimedwait): not to end it is the least. Where
+	 * another thread than main would have asked it is late; RULES.md says so.
+	 */
+	if (own_handler || (main_wants_blocked && *main_wants_blocked))
 		wg_sys4(SYS_rt_tgsigqueueinfo, wg_sys_pid(), wg_sys_pid(), wg_settings.signal, &copy);
 	else
 		default_action(wg_settings.signal);
@@ -199,6 +204,7 @@ void wg_signal_install(void)
 	own_handler = is_function(&before);
 	bit = 1ull << (wg_settings.signal - 1);
 	wanted_blocked = (wg_sys_mask_now() & bit) != 0;
+	main_wants_blocked = &wanted_blocked;
 	installed = !install(own_handler ? &before : NULL);
 }
 
@@ -281,8 +287,10 @@ void wg_signal_rehold(unsigned int undo)
 /* Its only thread is its main thread now, and it has no helper. */
 void wg_signal_fork_child(void)
 {
-	if (installed)
-		let_go();
+	if (!installed)
+		return;
+	main_wants_blocked = &wanted_blocked;
+	let_go();
 }
 
 /* ---- what the program calls ------------------------------------------------------------------- */
