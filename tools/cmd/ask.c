@@ -182,6 +182,8 @@ static int pose(struct wg_facts *f, struct question *x)
 		return rc;
 	if (!x->id.signal)
 		return -EOPNOTSUPP;
+	if (strchr("TtZX", x->p->state) || x->p->cgroup.frozen)
+		return -EBUSY; /* it cannot answer: do not wait, nor leave it something to do later */
 	infix = infix_of(f, x);
 	x->dirs[0] = reach(f, x->p, x->id.dir);
 	x->dirs[1] = reach(f, x->p, wg_fmt(f->arena, WGREC_DIR_FMT, (unsigned int)x->p->uid));
@@ -218,6 +220,8 @@ static const char *why_no_answer(struct wg_facts *f, const struct question *x, d
 	switch (x->rc) {
 	case -EOPNOTSUPP:
 		return "its recorder listens to no signal (WAITGRAPH_SIGNAL=0)";
+	case -EBUSY:
+		return "it is stopped, so it cannot answer its signal";
 	case -ESRCH:
 		return "it ended while it was asked through its signal";
 	case -EPERM:

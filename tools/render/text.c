@@ -114,7 +114,8 @@ static void who(struct wg_page *page, const struct wg_graph *g)
 		const struct wg_process *q = f->procs.v[i];
 		bool seen = false;
 
-		threads += q->threads.n;
+		for (size_t k = 0; k < q->threads.n; k++)
+			threads += !q->threads.v[k].ours;
 		if (q->stub)
 			others++;
 		else
