@@ -205,6 +205,7 @@ struct wg_wait {
 	/* FUTEX, a shared word: who else has its memory mapped, as the asker counts. */
 	WG_VEC(int32_t) sharers;
 	bool sharers_known;	  /* the mappings of every process that could share it were seen */
+	bool fs_daemon_gone;	  /* FUSE: whoever served it has ended; its descriptor lives on elsewhere */
 };
 
 struct wg_thread {

@@ -150,6 +150,7 @@ static const struct wg_field wait_f[] = {
 	FIELD(wg_wait, "ipc_value", ipc_value, I64, NO),
 	FIELD(wg_wait, "sharers", sharers, I32S, ZERO),
 	FIELD(wg_wait, "sharers_known", sharers_known, BOOL, ZERO),
+	FIELD(wg_wait, "fs_daemon_gone", fs_daemon_gone, BOOL, ZERO),
 };
 static DESC(wait_d, wg_wait, wait_f);
 

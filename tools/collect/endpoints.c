@@ -23,7 +23,7 @@
 #define MAPS_DEADLINE_S 1.0
 #define BIG_SET 32 /* a server's set: its members are ends, not suspects */
 
-enum { R_PROC = 1, R_UID, R_HOLD, R_SEEN, R_DENIED, R_DONE, R_MAPPER, R_ENV, R_CMD };
+enum { R_PROC = 1, R_UID, R_HOLD, R_SEEN, R_DENIED, R_DONE, R_MAPPER, R_ENV, R_CMD, R_IO };
 
 /* ---- keys ---------------------------------------------------------------------------- */
 
@@ -590,8 +590,74 @@ static bool command_names(struct wg_facts *f, int32_t pid, const char *path)
 	return hit;
 }
 
+struct io_arg {
+	int procfd;
+	size_t n;
+	int32_t pid[16];
+};
+
+static void read_ios(struct wg_bulk *b)
+{
+	struct io_arg *a = wg_bulk_arg(b);
+	char name[24];
+
+	for (size_t i = 0; i < a->n; i++) {
+		snprintf(name, sizeof(name), "%d/io", a->pid[i]);
+		wg_bulk_file(b, a->procfd, name, R_IO, a->pid[i], 4096);
+	}
+}
+
+/*
+ * A daemon lives on reading requests; a process that has never read anything since it was
+ * forked merely inherited the descriptor. Of the holders the eldest that may be one; 0: none
+ * of them is, and the process that made them (or its parent) is looked for.
+ */
+static int32_t serving(struct wg_facts *f, const struct wg_holder *h, size_t n, bool *gone)
+{
+	struct wg_pctx *c = wg_pctx(f);
+	struct wg_bulk *b = wg_bulk_new(1 << 18, sizeof(struct io_arg));
+	int32_t best = h[0].pid;
+	size_t cursor = 0;
+	struct io_arg *a;
+	struct wg_pt_io io;
+	struct wg_raw r;
+	bool may[16] = { false };
+
+	if (!b)
+		return best;
+	a = wg_bulk_arg(b);
+	a->procfd = wg_bulk_own_fd(b, c->procfd);
+	for (size_t i = 0; i < n && a->n < 16; i++)
+		if (!a->n || a->pid[a->n - 1] != h[i].pid)
+			a->pid[a->n++] = h[i].pid;
+	memset(may, true, a->n);
+	wg_bulk_run(b, wg_pctx_left(c, 0.2), read_ios);
+	while (wg_bulk_next(b, &cursor, &r))
+		for (size_t i = 0; i < a->n; i++)
+			if (a->pid[i] == r.id && !r.err && wg_pt_io(r.text, &io) && io.rchar == 0)
+				may[i] = false;
+	for (size_t i = 0; i < a->n; i++)
+		if (may[i]) {
+			best = a->pid[i];
+			wg_bulk_free(b);
+			return best;
+		}
+	wg_bulk_free(b);
+	*gone = true;
+	/* Its end has not been collected yet: that is who served. */
+	for (size_t i = 0; i < n; i++) {
+		const struct wg_hostproc *p = wg_host_proc(c, h[i].pid);
+		const struct wg_hostproc *parent = p ? wg_host_proc(c, p->ppid) : NULL;
+
+		if (parent && (parent->state == 'Z' || parent->state == 'X') &&
+		    !strcmp(parent->comm, p->comm))
+			return parent->pid;
+	}
+	return 0;
+}
+
 /* Of several holders of one connection (a daemon that forked) the one to name is the eldest. */
-int32_t wg_fuse_daemon(struct wg_facts *f, const struct wg_mount *m)
+int32_t wg_fuse_daemon(struct wg_facts *f, const struct wg_mount *m, bool *gone)
 {
 	struct wg_pctx *c = wg_pctx(f);
 	const struct wg_holder *h;
@@ -599,19 +665,20 @@ int32_t wg_fuse_daemon(struct wg_facts *f, const struct wg_mount *m)
 	bool many = false;
 	size_t n;
 
+	*gone = false;
 	if (!m || strncmp(m->type, "fuse", 4))
 		return 0;
 	wg_host_scan_fds(f);
 	h = wg_host_holders(c, wg_key_ino(WG_KEY_FUSE, (m->dev & 0xfffff) + 1), &n);
 	if (n)
-		return h[0].pid;
+		return serving(f, h, n, gone);
 	h = wg_host_holders(c, wg_key_ino(WG_KEY_FUSE, 0), &n);
 	for (size_t i = 0; i < n; i++) {
 		many |= only && only != h[i].pid;
 		only = h[i].pid;
 	}
 	if (!many)
-		return only;
+		return n ? serving(f, h, n, gone) : 0;
 	/* Several file systems: the daemon was usually started with the mount point's name. */
 	many = false;
 	for (size_t i = 0; i < n; i++) {
@@ -793,7 +860,7 @@ static void want_file_system(struct wg_facts *f, struct wg_process *p, struct wg
 	w->fs_type = m->type;
 	w->fs_mount = m->point;
 	w->remote_fs = m->remote;
-	w->fs_daemon_pid = wg_fuse_daemon(f, m);
+	w->fs_daemon_pid = wg_fuse_daemon(f, m, &w->fs_daemon_gone);
 	if (x)
 		x->fs_daemon_pid = w->fs_daemon_pid;
 	if (w->fs_daemon_pid && w->fs_daemon_pid != p->pid)

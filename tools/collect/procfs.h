@@ -233,7 +233,11 @@ void wg_endpoints(struct wg_facts *f, struct wg_process *p,
 /* Processes that share a mapping of the file of that identity: pids into out, at most n. Count. */
 size_t wg_host_mappers(struct wg_facts *f, uint64_t dev, uint64_t ino, int32_t *out, size_t n);
 /* The daemon behind a FUSE mount, 0 when it is not certain enough. */
-int32_t wg_fuse_daemon(struct wg_facts *f, const struct wg_mount *m);
+/*
+ * gone: those that hold its descriptor never read a request, so whoever served has ended (and is
+ * named while it is a zombie).
+ */
+int32_t wg_fuse_daemon(struct wg_facts *f, const struct wg_mount *m, bool *gone);
 /* Processes that name the same job as p in their environment: pids into out. */
 size_t wg_host_same_job(struct wg_facts *f, struct wg_process *p, int32_t *out, size_t n);
 

@@ -242,20 +242,37 @@ bool wg_resolve_storage(struct wg_ctx *c)
 		return true;
 	}
 	wg_set_end(b, node, cls, FATE_STUCK, deep || t->state == 'D' ? WG_CERTAIN : WG_LIKELY, how);
+	if (w->fs_daemon_gone && !daemon) {
+		wg_set_end(b, node, CL_PEER_DEAD, FATE_STUCK, WG_LIKELY,
+			   "the process that served its file system has ended; those that still hold the "
+			   "connection never read a request");
+		b->n.v[node].end.gone = true;
+		b->n.v[node].end.who = "daemon of the file system, which has ended";
+		return true;
+	}
 	if (!daemon)
 		return true;
 	i = wg_pid_proc(b, b->pi[c->proc].host, daemon);
 	if (i >= 0) {
 		const struct wg_process *d = b->pi[i].p;
-		bool stopped = d->threads.n || d->state == 'T' || d->state == 't';
+		bool stopped = d->threads.n || d->state == 'T' || d->state == 't', sure = false;
+		uint32_t server;
 
 		for (size_t k = 0; k < d->threads.n; k++)
 			stopped &= d->threads.v[k].state == 'T' || d->threads.v[k].state == 't';
-		/* One that lives and does not answer is the end of the chain, whatever it does. */
 		if (b->pi[i].dead || stopped || d->cgroup.frozen) {
 			e = wg_edge(b, node, wg_process_actor(b, i), WG_EDGE_HELD_BY, true,
 				    "daemon of the file system");
 			e->since = w->since_s;
+			return true;
+		}
+		server = wg_fuse_server(c, i, &sure);
+		if (server != WG_NONE) {
+			b->n.v[node].has_end = false; /* what that thread does says more */
+			e = wg_edge(b, node, server, WG_EDGE_HELD_BY, sure,
+				    "thread of the file system's daemon that serves it");
+			e->since = w->since_s;
+			e->idle_cls = cls;
 			return true;
 		}
 	}
