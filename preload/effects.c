@@ -311,22 +311,22 @@ void wg_primary_released(struct wg_frame *f, int r, int device, bool reset)
 
 /* ---- streams ---------------------------------------------------------------------------------- */
 
-void wg_gave(void)
+void wg_gave(uint64_t began)
 {
 	int device = wg_device();
 
 	if (device >= 0)
 		wg_mem_device_used(device);
 	if (wg_self.slot)
-		wg_self.slot->last_launch = wg_self.slot->calls[0].since;
+		wg_self.slot->last_launch = began;
 }
 
-void wg_queried(int r, struct wg_streamref s, uint64_t seq)
+void wg_queried(int r, struct wg_before b, uint64_t began)
 {
 	if (!r)
-		wg_stream_synced(s, seq);
+		wg_stream_proven(b);
 	else if (r == WG_CU_NOT_READY)
-		wg_stream_poll(s);
+		wg_stream_poll(b, began);
 }
 
 void wg_destroyed(int r, uint64_t stream)
@@ -343,12 +343,12 @@ void wg_captured(int r, bool first, struct wg_streamref s, bool begins)
 		wg_stream_capture(s, begins);
 }
 
-void wg_event_queried(int r, uint64_t event, uint64_t began)
+void wg_event_queried(int r, struct wg_before b, uint64_t began)
 {
 	if (!r)
-		wg_event_synced_since(event, began);
+		wg_event_proven(b);
 	else if (r == WG_CU_NOT_READY)
-		wg_event_poll(event);
+		wg_event_poll(b, began);
 }
 
 /* A synchronous copy to the host has seen the end of all before it on its stream. */
@@ -358,15 +358,16 @@ void wg_copied(struct wg_streamref s, enum wgrec_op op, uint64_t object, uint64_
 
 	if (proves && seq)
 		wg_stream_synced(s, seq);
-	wg_gave();
+	wg_gave(s.at);
 }
 
-void wg_gave_many(const struct wg_launch_params *list, unsigned int n, bool ptsz)
+void wg_gave_many(const struct wg_launch_params *list, unsigned int n, bool ptsz, uint64_t began)
 {
 	for (unsigned int i = 0; list && i < n; i++)
-		wg_stream_give_kernel((struct wg_streamref){ (uint64_t)(uintptr_t)list[i].stream, ptsz },
-				      (uint64_t)(uintptr_t)list[i].function);
-	wg_gave();
+		wg_stream_give_kernel((struct wg_streamref){ (uint64_t)(uintptr_t)list[i].stream, ptsz,
+							     began },
+				      (uint64_t)(uintptr_t)list[i].function, 0);
+	wg_gave(began);
 }
 
 void wg_gave_batch(struct wg_streamref s, unsigned int n, const union wg_batch_op *list)
@@ -391,7 +392,7 @@ void wg_gave_batch(struct wg_streamref s, unsigned int n, const union wg_batch_o
 			wg_stream_give(s, WGREC_OP_OTHER, 0, (uint64_t)list[i].operation, 0);
 		}
 	}
-	wg_gave();
+	wg_gave(s.at);
 }
 
 /* ---- sizes that stand in descriptors ------------------------------------------------------------ */

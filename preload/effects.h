@@ -39,7 +39,9 @@
 #define TIMED 0x200u
 #define BY_FUNCTION 0x400u
 
-#define S ((struct wg_streamref){ fr.site.stream, wg_ptsz })
+#define S ((struct wg_streamref){ fr.site.stream, wg_ptsz, fr.began })
+#define BEFORE(call) do { struct wg_before b_ = (call); fr.note = b_.where; fr.seq = b_.seq; } while (0)
+#define WHAT_WAS ((struct wg_before){ fr.note, fr.seq })
 
 #define NOTHING (void)0
 
@@ -71,20 +73,21 @@
 
 /* ---- streams. TOLD: the effects of this call, unless an inner call told them ---- */
 #define TOLD(statement) do { if (!r && WG_FIRST) { statement; WG_TELL; } } while (0)
-#define MARK (fr.seq = wg_stream_seq(S), wg_stream_await(S))
+#define MARK BEFORE(wg_stream_await(S))
 #define MARK_BEFORE wg_stream_mark(S)
 #define MARK_ALL wg_stream_mark_all()
-#define SEQ (fr.seq = wg_stream_seq(S))
-#define SYNCED do { if (!r) wg_stream_synced(S, fr.seq); } while (0)
-#define QUERIED wg_queried(r, S, fr.seq)
-#define DEVICE_SYNCED(dev) do { if (!r) wg_device_synced(dev, fr.began); } while (0)
+#define SEQ BEFORE(wg_stream_before(S))
+#define SYNCED do { if (!r) wg_stream_proven(WHAT_WAS); } while (0)
+#define QUERIED wg_queried(r, WHAT_WAS, fr.began)
+#define DEVICE_SYNC(ctx) (fr.note = wg_device_sync_begins(U(ctx)))
+#define DEVICE_SYNCED wg_device_synced(fr.note, r)
 #define GIVE(op, object, value) GIVE_FLAGS(op, object, value, 0)
 #define GIVE_FLAGS(op, object, value, flags)                                                        \
-	TOLD(wg_stream_give(S, WGREC_OP_##op, U(object), U(value), (uint16_t)(flags)); wg_gave())
+	TOLD(wg_stream_give(S, WGREC_OP_##op, U(object), U(value), (uint16_t)(flags)); wg_gave(fr.began))
 #define COPIED(op, object, bytes, proves) TOLD(wg_copied(S, WGREC_OP_##op, U(object), U(bytes), proves))
-#define BEFORE_KERNEL(k) wg_stream_before_kernel(S, U(k))
-#define GIVE_KERNEL(k) TOLD(wg_stream_give_kernel(S, U(k)); wg_gave())
-#define GIVE_MANY(list, n) TOLD(wg_gave_many(list, n, wg_ptsz))
+#define BEFORE_KERNEL(k) (fr.note = wg_stream_before_kernel(S, U(k)))
+#define GIVE_KERNEL(k) TOLD(wg_stream_give_kernel(S, U(k), fr.note); wg_gave(fr.began))
+#define GIVE_MANY(list, n) TOLD(wg_gave_many(list, n, wg_ptsz, fr.began))
 #define BATCH(n, list) TOLD(wg_gave_batch(S, n, list))
 #define WAIT_EVENT(e) TOLD(wg_stream_wait_event(S, U(e)))
 #define STREAM_CREATED(h, flags) TOLD(wg_stream_created(U(h), (uint32_t)(flags)))
@@ -94,9 +97,10 @@
 #define EVENT_CREATED(e, ipc) TOLD(wg_event_created(U(e), ipc))
 #define EVENT_DESTROYED(e) TOLD(wg_event_destroyed(U(e)))
 #define EVENT_RECORDED(e) TOLD(wg_event_recorded(U(e), S))
-#define EVENT_MARK(e) wg_event_mark(U(e))
-#define EVENT_SYNCED(e) do { if (!r) wg_event_synced_since(U(e), fr.began); } while (0)
-#define EVENT_QUERIED(e) wg_event_queried(r, U(e), fr.began)
+#define EVENT_MARK(e) BEFORE(wg_event_await(U(e)))
+#define EVENT_SEQ(e) BEFORE(wg_event_before(U(e)))
+#define EVENT_SYNCED do { if (!r) wg_event_proven(WHAT_WAS); } while (0)
+#define EVENT_QUERIED wg_event_queried(r, WHAT_WAS, fr.began)
 
 void wg_did_allocate(struct wg_frame *f, int r, enum wg_mem_kind kind, uint64_t p, uint64_t bytes);
 void wg_did_fail(struct wg_frame *f, int r, enum wg_mem_kind kind, uint64_t bytes);
@@ -117,14 +121,15 @@ void wg_primary_released(struct wg_frame *f, int r, int device, bool reset);
 void wg_context_changed(int r);
 int wg_device_of(void *ctx); /* ordinal, -1 unknown */
 
-void wg_gave(void); /* something was given to a stream of the current device */
-void wg_queried(int r, struct wg_streamref s, uint64_t seq);
+/* Something was given to a stream of the current device by a call that began then. */
+void wg_gave(uint64_t began);
+void wg_queried(int r, struct wg_before b, uint64_t began);
 void wg_destroyed(int r, uint64_t stream);
 void wg_captured(int r, bool first, struct wg_streamref s, bool begins);
-void wg_event_queried(int r, uint64_t event, uint64_t began);
+void wg_event_queried(int r, struct wg_before b, uint64_t began);
 void wg_copied(struct wg_streamref s, enum wgrec_op op, uint64_t object, uint64_t bytes,
 	       bool proves);
-void wg_gave_many(const struct wg_launch_params *list, unsigned int n, bool ptsz);
+void wg_gave_many(const struct wg_launch_params *list, unsigned int n, bool ptsz, uint64_t began);
 void wg_gave_batch(struct wg_streamref s, unsigned int n, const union wg_batch_op *list);
 
 uint64_t wg_array_v1_bytes(const struct wg_array_v1 *d);

@@ -72,27 +72,29 @@ void wg_event_created(uint64_t event, bool from_ipc)
 
 void wg_event_recorded(uint64_t event, struct wg_streamref s)
 {
-	int32_t at, i;
-	uint64_t seq;
+	struct wg_given given;
+	int32_t at;
 
 	if (wg_unlikely(!wg_q.streams))
 		return;
-	seq = wg_stream_give(s, WGREC_OP_RECORD_EVENT, event, 0, 0);
+	if (!s.at)
+		s.at = wg_ticks();
+	given = wg_give(s, WGREC_OP_RECORD_EVENT, event, 0, 0, 0, UINT32_MAX);
 	at = find_or_add(event, 0);
 	if (at < 0)
 		return;
-	i = seq ? wg_slot_find(s, false) : -1;
 	/* Captured (or unrecorded): nothing outside its graph waits for it. */
-	if (i < 0) {
+	if (!given.seq) {
 		atomic_store(&where[at], NEVER);
 		__atomic_store_n(&wg_q.events[at].stream, UINT32_MAX, __ATOMIC_RELEASE);
 		return;
 	}
-	atomic_store_explicit(&where[at], (uint64_t)(i + 1) << 48 | (seq & 0xffffffffffffull),
+	atomic_store_explicit(&where[at], (uint64_t)(given.slot + 1) << 48 |
+						  (given.seq & 0xffffffffffffull),
 			      memory_order_release);
-	wg_q.events[at].seq = seq;
-	wg_q.events[at].at = wg_ticks();
-	__atomic_store_n(&wg_q.events[at].stream, (uint32_t)i, __ATOMIC_RELEASE);
+	wg_q.events[at].seq = given.seq;
+	wg_q.events[at].at = s.at;
+	__atomic_store_n(&wg_q.events[at].stream, (uint32_t)given.slot, __ATOMIC_RELEASE);
 }
 
 void wg_event_where(uint64_t event, uint32_t *stream, uint64_t *seq, uint16_t *flags)
@@ -110,74 +112,58 @@ void wg_event_where(uint64_t event, uint32_t *stream, uint64_t *seq, uint16_t *f
 	*seq = v & 0xffffffffffffull;
 }
 
-void wg_event_synced_since(uint64_t event, uint64_t began_ticks)
+struct wg_before wg_event_before(uint64_t event)
 {
-	uint32_t stream = UINT32_MAX;
-	uint64_t seq = 0;
-	uint16_t flags = 0;
-	int32_t at;
+	int32_t at = wg_likely(wg_q.streams) ? find(event) : -1;
 
-	if (wg_unlikely(!wg_q.streams))
-		return;
-	/* The stamp first: a record that comes between makes the pair newer, never the stamp. */
-	at = find(event);
 	if (at < 0)
-		return;
-	wg_event_where(event, &stream, &seq, &flags);
-	if (stream >= wg_q.nstreams || wg_stream_done(stream) >= seq)
-		return;
-	if (wg_slots[stream].ring != UINT32_MAX) {
-		/* The record's own item carries the stamp that belongs to exactly this record. */
-		struct wgrec_item *it =
-			&wg_q.items[wg_slots[stream].ring + seq % WGREC_STREAM_ITEMS];
-
-		if (__atomic_load_n(&it->seq, __ATOMIC_ACQUIRE) != seq || it->at > began_ticks)
-			return;
-		wg_max64(&wg_stream_at((int32_t)stream)->proven, seq, NULL);
-	}
+		return (struct wg_before){ 0, 0 };
+	return (struct wg_before){ (uint64_t)at + 1,
+				   atomic_load_explicit(&where[at], memory_order_acquire) };
 }
 
-void wg_event_synced(uint64_t event)
+/* The stream of that record; -1 when there was none. */
+static int32_t recorded_in(struct wg_before b, uint64_t *seq)
 {
-	struct wgrec_thread *t = wg_rec_thread();
-	uint32_t depth = t ? t->depth : 0;
+	uint32_t stream = (uint32_t)(b.seq >> 48) - 1;
 
-	if (!depth)
+	*seq = b.seq & 0xffffffffffffull;
+	return b.where && b.seq != NEVER && stream < wg_q.nstreams ? (int32_t)stream : -1;
+}
+
+/*
+ * If it was recorded again meanwhile, that may have been before the wait really began, in another
+ * stream: the wait was then for that record and proves nothing of this one.
+ */
+void wg_event_proven(struct wg_before b)
+{
+	uint64_t seq;
+	int32_t i = recorded_in(b, &seq);
+
+	if (i < 0 || b.where > wg_q.nevents ||
+	    atomic_load_explicit(&where[b.where - 1], memory_order_acquire) != b.seq)
 		return;
-	if (depth > WGREC_DEPTH)
-		depth = WGREC_DEPTH; /* an outer call began earlier: proves less, never too much */
-	wg_event_synced_since(event, t->calls[depth - 1].since);
+	wg_max64(&wg_stream_at(i)->proven, seq, NULL);
 }
 
-/* The stream of its last record, when a write does not stand behind that yet; -1. */
-static int32_t uncovered(uint64_t event)
+struct wg_before wg_event_await(uint64_t event)
 {
-	uint32_t stream = UINT32_MAX;
-	uint64_t seq = 0;
-	uint16_t flags = 0;
+	struct wg_before b = wg_event_before(event);
+	uint64_t seq;
+	int32_t i = recorded_in(b, &seq);
 
-	if (wg_unlikely(!wg_q.streams))
-		return -1;
-	wg_event_where(event, &stream, &seq, &flags);
-	return stream < wg_q.nstreams && seq > wg_stream_at((int32_t)stream)->marked ?
-		       (int32_t)stream :
-		       -1;
-}
-
-void wg_event_mark(uint64_t event)
-{
-	int32_t i = uncovered(event);
-
-	if (i >= 0)
+	if (i >= 0 && seq > __atomic_load_n(&wg_stream_at(i)->marked, __ATOMIC_RELAXED))
 		wg_position_mark(i, true);
+	return b;
 }
 
-void wg_event_poll(uint64_t event)
+void wg_event_poll(struct wg_before b, uint64_t began_ticks)
 {
-	int32_t i = uncovered(event);
+	uint64_t seq;
+	int32_t i = recorded_in(b, &seq);
 
-	if (i >= 0)
-		wg_position_poll(i);
+	if (i >= 0 && seq > __atomic_load_n(&wg_stream_at(i)->marked, __ATOMIC_RELAXED))
+		wg_position_poll(i, began_ticks);
 }
 
 void wg_event_destroyed(uint64_t event)

@@ -7,7 +7,6 @@
 #include "inflight.h"
 #include "lifecycle.h"
 
-#define ANOTHER_STACK (64ull << 20) /* farther apart than this, frames are not on one stack */
 #define WORTH_A_RECORD_NS 20000000u
 
 __thread struct wg_thread wg_self WG_INITIAL_EXEC;
@@ -24,7 +23,7 @@ static uint32_t live_depth(const struct wg_thread *self, uint64_t sp)
 		uint32_t top = depth < WGREC_DEPTH ? depth - 1 : WGREC_DEPTH - 1;
 		uint64_t other = self->up[top].sp;
 
-		if (other > sp || sp - other > ANOTHER_STACK)
+		if (other > sp || sp - other > WG_FAR)
 			break;
 		depth = top;
 	}

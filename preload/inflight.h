@@ -12,7 +12,9 @@
  *	wg_leave(&f);			// wg_leave_timed(&f) for calls worth a second time stamp
  *
  * Always inlined into the wrapper, which must be compiled with a frame pointer: stack pointer, frame
- * pointer and return address of the wrapper's caller are taken from it. One rdtsc, some stores.
+ * pointer and return address of the wrapper's caller are taken from it. One rdtsc (10 ns, half of
+ * it all), some stores. The driver call that a runtime call of the same kind makes first takes that
+ * one's stamp.
  *
  * A frame that never returned (longjmp, a C++ exception or a cancellation through a callback) is
  * noticed at the next call: its stack pointer is below that of the new caller.
@@ -52,11 +54,16 @@ struct wg_thread {
 	uint32_t depth;		   /* calls in flight */
 	int32_t device;		   /* ordinal of the current context, WG_DEVICE_UNKNOWN */
 	uint32_t gave;		   /* driver calls whose effects were told to streams.c */
+	uint64_t began;		   /* of the runtime call at the bottom ... */
+	uint8_t began_for;	   /* ... for the first call inside it, if of this kind */
 	bool no_slot;		   /* the table was full: do not search at every call */
 	bool measuring;
 	struct wg_up up[WGREC_DEPTH];
 };
 extern __thread struct wg_thread wg_self WG_INITIAL_EXEC;
+
+#define WG_NOBODY 0xff
+#define WG_FAR (64ull << 20) /* farther apart than this, frames are not on one stack */
 
 struct wg_frame { /* lives on the wrapper's stack */
 	struct wg_site site; /* device is filled by whoever needs it: wg_site_device() */
@@ -98,7 +105,7 @@ static inline uint64_t wg_stamp(void)
 	return wg_ticks();
 }
 
-/* The first call of a thread, or one inside another: everything that wg_enter() does after the stamp. */
+/* The first call of a thread, or one deep inside others: all that wg_enter() does after the stamp. */
 void wg_enter_nested(struct wg_frame *f, uint16_t flags, uint64_t stream, unsigned int nargs,
 		     uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3);
 void wg_waited(const struct wg_frame *f, uint64_t ended); /* a long call ended */
@@ -114,6 +121,7 @@ wg_enter(struct wg_frame *f, uint16_t fn, uint8_t api, uint8_t kind, uint16_t fl
 	struct wg_thread *self = &wg_self;
 	const uint64_t *frame = __builtin_frame_address(0);
 	struct wgrec_thread *slot = self->slot;
+	uint32_t depth = self->depth;
 	struct wgrec_call *c;
 
 	f->site.fn = fn;
@@ -128,23 +136,40 @@ wg_enter(struct wg_frame *f, uint16_t fn, uint8_t api, uint8_t kind, uint16_t fl
 	f->gave = self->gave;
 	f->api = api;
 	f->kind = kind;
-	f->began = wg_stamp();
-	if (wg_unlikely(!slot || self->depth)) {
-		struct wg_frame g = *f; /* a copy: so *f can live in registers on the usual way */
+	/*
+	 * The driver's call inside the runtime's: PyTorch's every launch. Cheap as well, if that one's
+	 * frame is still there.
+	 */
+	if (api == WGREC_API_DRIVER && depth == 1 && wg_likely(slot) &&
+	    self->up[0].sp - f->site.sp - 1 < WG_FAR) {
+		f->began = self->began_for == kind && self->up[0].api == WGREC_API_RUNTIME ?
+				   self->began :
+				   wg_stamp();
+		self->began_for = WG_NOBODY;
+	} else {
+		f->began = wg_stamp();
+		if (wg_unlikely(!slot || depth)) {
+			/* A copy: so *f can live in registers on the usual way. */
+			struct wg_frame g = *f;
 
-		wg_enter_nested(&g, flags, stream, nargs, a0, a1, a2, a3);
-		*f = g;
-		return;
+			wg_enter_nested(&g, flags, stream, nargs, a0, a1, a2, a3);
+			*f = g;
+			return;
+		}
+		if (api == WGREC_API_RUNTIME) {
+			self->began = f->began;
+			self->began_for = kind;
+		}
 	}
-	f->index = 0;
+	f->index = depth;
 	f->slotted = true;
 	f->slot = slot;
-	self->up[0].sp = f->site.sp;
-	self->up[0].fn = fn;
-	self->up[0].api = api;
-	self->up[0].kind = kind;
-	self->depth = 1;
-	c = &slot->calls[0];
+	self->up[depth].sp = f->site.sp;
+	self->up[depth].fn = fn;
+	self->up[depth].api = api;
+	self->up[depth].kind = kind;
+	self->depth = depth + 1;
+	c = &slot->calls[depth];
 	c->since = f->began;
 	c->sp = f->site.sp;
 	c->fp = f->site.fp;
@@ -163,7 +188,7 @@ wg_enter(struct wg_frame *f, uint16_t fn, uint8_t api, uint8_t kind, uint16_t fl
 	if (nargs > 3)
 		c->args[3] = a3;
 	__atomic_store_n(&slot->seq, slot->seq + 1, __ATOMIC_RELEASE);
-	__atomic_store_n(&slot->depth, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&slot->depth, depth + 1, __ATOMIC_RELEASE);
 }
 
 __attribute__((always_inline)) static inline void wg_leave(const struct wg_frame *f)

@@ -39,6 +39,7 @@ struct context {
 	unsigned long long id;	/* tells it from a later one at the same address; 0 unknown */
 	uint64_t address;	/* the page as the device sees it */
 	_Atomic int32_t last;	/* stream given work last, of those with legacy semantics */
+	_Atomic uint64_t turns;	/* how often that has been another one */
 	_Atomic int32_t legacy; /* its legacy default stream, -1 not seen */
 };
 
@@ -144,11 +145,25 @@ void wg_context_gave(int32_t context, int32_t stream)
 	if (context < 0)
 		return;
 	c = &contexts[context];
-	if (atomic_load_explicit(&c->last, memory_order_relaxed) != stream)
+	if (wg_unlikely(atomic_load_explicit(&c->last, memory_order_relaxed) != stream)) {
 		atomic_store_explicit(&c->last, stream, memory_order_relaxed);
+		atomic_store_explicit(&wg_slots[stream].turn,
+				      atomic_fetch_add_explicit(&c->turns, 1, memory_order_relaxed) + 1,
+				      memory_order_relaxed);
+	}
 	if (wg_unlikely(wg_slots[stream].handle == 0) &&
 	    atomic_load_explicit(&c->legacy, memory_order_relaxed) != stream)
 		atomic_store_explicit(&c->legacy, stream, memory_order_relaxed);
+}
+
+bool wg_context_waits(int32_t context)
+{
+	uint32_t state;
+
+	if (context < 0)
+		return true;
+	state = atomic_load_explicit(&contexts[context].state, memory_order_relaxed);
+	return state != CTX_READY && state != CTX_REFUSED;
 }
 
 static bool idle(int32_t context)
@@ -343,8 +358,8 @@ static bool would_order(int32_t i, const struct context *c)
 		return atomic_load_explicit(&c->last, memory_order_relaxed) != i;
 	if (legacy < 0 || wg_stream_done((uint32_t)legacy) >= wg_stream_at(legacy)->enqueued)
 		return false;
-	return __atomic_load_n(&wg_stream_at(legacy)->last_enqueue_at, __ATOMIC_RELAXED) >=
-	       __atomic_load_n(&wg_stream_at(i)->last_enqueue_at, __ATOMIC_RELAXED);
+	return atomic_load_explicit(&wg_slots[legacy].turn, memory_order_relaxed) >=
+	       atomic_load_explicit(&wg_slots[i].turn, memory_order_relaxed);
 }
 
 /* Before the stream can be found by anybody: its word starts where its count does. */
@@ -457,13 +472,15 @@ out:
  * Programs that poll do so often; one that polls for long hangs, and then this comes early
  * enough.
  */
-void wg_position_poll(int32_t i)
+void wg_position_poll(int32_t i, uint64_t now)
 {
-	uint64_t now = wg_ticks(), at = wg_q.mark_ticks;
 	const struct wgrec_stream *st = wg_stream_at(i);
+	int64_t long_enough = (int64_t)wg_q.mark_ticks;
 
-	if (now - atomic_load_explicit(&wg_slots[i].mark_at, memory_order_relaxed) > at &&
-	    now - __atomic_load_n(&st->last_enqueue_at, __ATOMIC_RELAXED) > at)
+	/* Signed: `now` is when this call began, another thread may have written since. */
+	if ((int64_t)(now - atomic_load_explicit(&wg_slots[i].mark_at, memory_order_relaxed)) >
+		    long_enough &&
+	    (int64_t)(now - __atomic_load_n(&st->last_enqueue_at, __ATOMIC_RELAXED)) > long_enough)
 		wg_position_mark(i, true);
 }
 

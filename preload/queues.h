@@ -58,9 +58,12 @@ extern struct wg_real_queues wg_rq;
 
 enum wg_slot_state { WG_SLOT_FREE, WG_SLOT_LIVE, WG_SLOT_DYING, WG_SLOT_GONE };
 
-struct wg_slot { /* private half of a STREAMS entry */
+/*
+ * Private half of a STREAMS entry. One cache line that every item reads, one that writes change: a thread
+ * that marks its stream must not take the line away under another thread that gives to the next one.
+ */
+struct wg_slot {
 	_Atomic uint32_t state; /* enum wg_slot_state */
-	_Atomic uint32_t busy;	/* threads inside a position write on this handle */
 	uint64_t handle;	/* the key: 0 legacy, 2 per-thread, else CUstream */
 	uint64_t ctx;
 	uint32_t tid;
@@ -68,12 +71,16 @@ struct wg_slot { /* private half of a STREAMS entry */
 	uint32_t ring;		/* first entry in ITEMS, UINT32_MAX none (yet) */
 	bool no_ring;		/* none was left */
 	uint32_t word;		/* index into POSITIONS, UINT32_MAX none yet */
-	_Atomic uint64_t claimed; /* newest value that somebody set out to write */
 	_Atomic uint32_t stop;	/* writes were refused: no more on this stream */
 	bool blocking;		/* waits for the legacy default stream and is waited for by it */
+
+	_Atomic uint64_t claimed __attribute__((aligned(64))); /* newest value set out to write */
 	_Atomic uint64_t mark_at; /* ticks of the last write */
+	_Atomic uint64_t turn;	/* of its context: when it came after another (wg_context_gave()) */
+	_Atomic uint32_t busy;	/* threads inside a position write on this handle */
 	uint64_t moved_at;	/* tick: last time that it moved or had nothing to do */
 };
+_Static_assert(sizeof(struct wg_slot) == 128, "two cache lines");
 
 struct wg_queues { /* set up once; zero until then */
 	struct wgrec_stream *streams;
@@ -82,6 +89,7 @@ struct wg_queues { /* set up once; zero until then */
 	struct wgrec_event *events;
 	uint32_t nstreams, nrings, nevents, npositions;
 	uint64_t mark_ticks; /* a stream this long without a write gets one with its next item */
+	uint64_t rest_ticks; /* and none sooner than this after the last, however many items */
 	_Atomic uint32_t captures; /* graph captures under way, as far as seen */
 };
 extern struct wg_queues wg_q;
@@ -89,6 +97,13 @@ extern struct wg_slot wg_slots[WG_MAX_STREAMS];
 
 /* streams.c */
 int32_t wg_slot_find(struct wg_streamref s, bool create);
+/* wg_stream_give(), which also says to which stream. seq 0: unrecorded or captured */
+struct wg_given {
+	uint64_t seq;
+	int32_t slot;
+};
+struct wg_given wg_give(struct wg_streamref s, enum wgrec_op op, uint64_t object, uint64_t value,
+			uint16_t flags, uint32_t name, uint32_t other);
 uint32_t wg_own_tid(void);
 uint64_t wg_current_ctx(void); /* 0 none */
 void wg_slot_retire(int32_t i); /* its context is gone, or it was destroyed */
@@ -99,7 +114,8 @@ int32_t wg_context_find(uint64_t ctx); /* adds it; -1 table full */
 void wg_context_gave(int32_t context, int32_t stream); /* work went to a blocking stream */
 void wg_position_prepare(int32_t i);
 void wg_position_mark(int32_t i, bool push); /* push: make its context current meanwhile */
-void wg_position_poll(int32_t i);
+void wg_position_poll(int32_t i, uint64_t now);
+bool wg_context_waits(int32_t context); /* for its page, or to be looked at again */
 /* 1 capturing, 0 not, -1 may not be asked or written now */
 int wg_capture_status(int32_t i);
 bool wg_contexts_changed(void); /* a reset or release went by, unseen by this thread */
@@ -110,7 +126,7 @@ void wg_positions_fork_child(void);
 bool wg_kernel_known(uint64_t f, uint32_t *name); /* launched before; its string or 0 */
 uint32_t wg_kernel_ask(uint64_t f); /* the driver, and keep it; 0 unknown */
 
-/* events.c: where the event was recorded last; flags get WAIT_EVENT flags */
+/* events.c: where the event was recorded last; flags get WAIT_EVENT flags. */
 void wg_event_where(uint64_t event, uint32_t *stream, uint64_t *seq, uint16_t *flags);
 void wg_events_start(void);
 void wg_events_fork_child(void);

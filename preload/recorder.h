@@ -213,7 +213,7 @@ struct wgrec_item { /* 48 bytes */
 	uint64_t object; /* event, address, host function, graph, communicator handle */
 	uint64_t value;	 /* memory value; COLLECTIVE: its sequence number;
 			  * WAIT_EVENT: seq in the stream where the event was last recorded, 0 never */
-	uint64_t at;	 /* ticks when given to the stream */
+	uint64_t at;	 /* ticks at entry of the call that gave it */
 	uint32_t tid;
 	uint32_t other;	 /* WAIT_EVENT: index of the recording stream in STREAMS, UINT32_MAX none;
 			  * COLLECTIVE: index into COMMS */
@@ -265,6 +265,7 @@ struct wgrec_stream {
 	 * in flight, it is as exact as a marked one.
 	 */
 	uint64_t awaited;
+	uint64_t pad;	   /* to two cache lines: streams of different threads share none */
 };
 
 struct wgrec_event {
@@ -365,6 +366,7 @@ struct wgrec_note {
 _Static_assert(sizeof(struct wgrec_section) == 32, "section");
 _Static_assert(sizeof(struct wgrec_call) == 80, "call");
 _Static_assert(sizeof(struct wgrec_item) == 48, "item");
+_Static_assert(sizeof(struct wgrec_stream) == 128, "stream");
 _Static_assert(sizeof(struct wgrec_name) == 128, "name");
 _Static_assert(sizeof(struct wgrec_task) == 192, "task");
 

@@ -217,6 +217,7 @@ static int32_t add_stream(uint64_t handle, uint64_t ctx, uint32_t tid, uint32_t 
 	slot->moved_at = wg_ticks();
 	atomic_store(&slot->stop, 0);
 	atomic_store(&slot->mark_at, 0);
+	atomic_store(&slot->turn, 0);
 	atomic_store(&slot->claimed, st->enqueued);
 
 	__atomic_store_n(&st->valid, 0, __ATOMIC_RELEASE);
@@ -378,7 +379,8 @@ static uint64_t not_covered_from(const struct wgrec_stream *st)
 }
 
 /*
- * When a write is due. Every WG_MARK_EVERY items; with the first item after a while, so that slow
+ * When a write is due. Every WG_MARK_EVERY items, but not while the last one is a few launches' time
+ * ago (a write costs as much as eight event records); with the first item after a while, so that slow
  * launchers are exact at no cost that counts; and after what may hold the stream up for long. Far
  * behind its host, a stream gets fewer: each write takes a place in the hardware's queue, which
  * holds about 1,020 (with a write every 8 launches only 907 launches fitted on an H200).
@@ -388,19 +390,22 @@ static bool due(int32_t i, uint64_t seq, enum wgrec_op op, uint64_t now)
 	const struct wgrec_stream *st = wg_stream_at(i);
 	uint64_t known = not_covered_from(st);
 	uint64_t since = seq > known ? seq - known : 0;
+	int64_t rested;
 	bool far;
 
 	if (op == WGREC_OP_HOSTFN || op == WGREC_OP_WAIT_VALUE || op == WGREC_OP_COLLECTIVE)
 		return true;
-	if (since < WG_MARK_EVERY && now - atomic_load_explicit(&wg_slots[i].mark_at,
-							  memory_order_relaxed) < wg_q.mark_ticks)
+	/* Signed: `now` is when this call began, another thread may have written since. */
+	rested = (int64_t)(now - atomic_load_explicit(&wg_slots[i].mark_at, memory_order_relaxed));
+	if (rested < (int64_t)(since < WG_MARK_EVERY ? wg_q.mark_ticks : wg_q.rest_ticks))
 		return false;
 	far = seq - wg_stream_done((uint32_t)i) > 128;
 	return !far || since >= 8 * WG_MARK_EVERY;
 }
 
-static uint64_t give(struct wg_streamref s, enum wgrec_op op, uint64_t object, uint64_t value,
-		     uint16_t flags, uint32_t name, uint32_t other)
+__attribute__((always_inline)) static inline struct wg_given
+give(struct wg_streamref s, enum wgrec_op op, uint64_t object, uint64_t value, uint16_t flags,
+     uint32_t name, uint32_t other)
 {
 	uint64_t now, seq;
 	int32_t i;
@@ -409,57 +414,67 @@ static uint64_t give(struct wg_streamref s, enum wgrec_op op, uint64_t object, u
 		wg_streams_context_ready();
 	i = wg_slot_find(s, true);
 	if (wg_unlikely(i < 0))
-		return 0;
+		return (struct wg_given){ 0, -1 };
 	/* Captured work is not given to the stream: the graph's launches will be. */
 	if (wg_unlikely(atomic_load_explicit(&wg_q.captures, memory_order_relaxed)) &&
 	    wg_capture_status(i) == 1)
-		return 0;
-	now = wg_stamp();
+		return (struct wg_given){ 0, i };
+	now = wg_likely(s.at) ? s.at : wg_stamp();
 	seq = put_item(i, op, object, value, flags, name, other, now);
 	if (wg_slots[i].blocking)
 		wg_context_gave(wg_slots[i].context, i);
 	if (wg_unlikely(due(i, seq, op, now)))
 		wg_position_mark(i, false);
-	return seq;
+	return (struct wg_given){ seq, i };
+}
+
+struct wg_given wg_give(struct wg_streamref s, enum wgrec_op op, uint64_t object, uint64_t value,
+			uint16_t flags, uint32_t name, uint32_t other)
+{
+	return give(s, op, object, value, flags, name, other);
 }
 
 uint64_t wg_stream_give(struct wg_streamref s, enum wgrec_op op, uint64_t object, uint64_t value,
 			uint16_t flags)
 {
-	return give(s, op, object, value, flags, 0, UINT32_MAX);
+	return give(s, op, object, value, flags, 0, UINT32_MAX).seq;
 }
 
-uint64_t wg_stream_give_kernel(struct wg_streamref s, uint64_t f)
+#define KNOWN (1ull << 32) /* its name, a string reference, is below */
+
+uint64_t wg_stream_give_kernel(struct wg_streamref s, uint64_t f, uint64_t known)
 {
-	uint32_t name;
+	uint32_t name = (uint32_t)known;
 	uint64_t seq;
-	bool known;
+	bool first = false;
 
 	if (wg_unlikely(!wg_q.streams))
 		return 0;
-	known = wg_kernel_known(f, &name);
-	if (wg_unlikely(!known))
+	if (wg_unlikely(!known) && !wg_kernel_known(f, &name)) {
 		name = wg_kernel_ask(f);
-	seq = give(s, WGREC_OP_KERNEL, f, 0, 0, name, UINT32_MAX);
-	if (wg_unlikely(!known) && seq)
+		first = true;
+	}
+	seq = give(s, WGREC_OP_KERNEL, f, 0, 0, name, UINT32_MAX).seq;
+	if (wg_unlikely(first) && seq)
 		wg_stream_mark(s);
 	return seq;
 }
 
-void wg_stream_before_kernel(struct wg_streamref s, uint64_t f)
+uint64_t wg_stream_before_kernel(struct wg_streamref s, uint64_t f)
 {
 	uint32_t name;
 
 	if (wg_unlikely(!wg_q.streams))
-		return;
+		return 0;
 	if (wg_likely(wg_kernel_known(f, &name)))
-		return;
+		return KNOWN | name;
 	/*
 	 * The last moment before a context has work: a primary one may be current before it
 	 * lives.
 	 */
 	wg_streams_context_ready();
 	wg_stream_mark(s);
+	return 0;
 }
 
 uint32_t wg_stream_index(struct wg_streamref s)
@@ -499,7 +514,7 @@ void wg_stream_wait_event(struct wg_streamref s, uint64_t event)
 	if (wg_unlikely(!wg_q.streams))
 		return;
 	wg_event_where(event, &stream, &seq, &flags);
-	give(s, WGREC_OP_WAIT_EVENT, event, seq, flags, 0, stream);
+	wg_give(s, WGREC_OP_WAIT_EVENT, event, seq, flags, 0, stream);
 }
 
 /* ---- knowing what is done ------------------------------------------------------ */
@@ -527,52 +542,71 @@ uint64_t wg_stream_seq(struct wg_streamref s)
 	return i < 0 ? 0 : __atomic_load_n(&wg_stream_at(i)->enqueued, __ATOMIC_ACQUIRE);
 }
 
-void wg_stream_synced(struct wg_streamref s, uint64_t seq_before)
+static void prove(int32_t i, uint64_t seq)
+{
+	wg_max64(&wg_stream_at(i)->proven, seq, NULL);
+	/* Perhaps idle now: see wg_device_synced(). */
+	if (wg_unlikely(wg_context_waits(wg_slots[i].context)) || wg_contexts_changed())
+		wg_streams_context_ready();
+}
+
+void wg_stream_synced(struct wg_streamref s, uint64_t seq)
 {
 	int32_t i = wg_slot_find(s, false);
 
-	if (i < 0)
-		return;
-	wg_max64(&wg_stream_at(i)->proven, seq_before, NULL);
-	wg_streams_context_ready(); /* perhaps idle now: see wg_device_synced() */
+	if (i >= 0)
+		prove(i, seq);
 }
 
 /*
- * Everything on the current context that had been given when the synchronisation began. An item
- * is stamped after its call returned, so a stamp from before the beginning is proof; what has no
- * readable stamp proves nothing.
+ * Synchronisations with a context that are under way, and how far each of its streams had been given
+ * work when they began. A thread takes one or two (runtime and driver); one that is stuck keeps its own.
  */
-void wg_device_synced(int device, uint64_t began_ticks)
+#define SYNCS 16
+static struct sync {
+	_Atomic uint32_t taken;
+	int32_t n;
+	uint64_t ctx;
+	uint64_t seq[WG_MAX_STREAMS];
+} syncs[SYNCS];
+
+uint64_t wg_device_sync_begins(uint64_t ctx)
 {
-	uint64_t ctx = wg_current_ctx();
+	uint32_t k, none;
 
-	for (int32_t i = 0; wg_q.streams && ctx && i < (int32_t)wg_q.nstreams; i++) {
-		struct wgrec_stream *st = wg_stream_at(i);
-		uint64_t seq, low;
-
-		if (i >= (int32_t)fresh)
-			break;
-		if (st->valid == 0 || wg_slots[i].ctx != ctx ||
-		    (device >= 0 && st->device >= 0 && st->device != device))
+	if (wg_unlikely(!wg_q.streams))
+		return 0;
+	if (!ctx)
+		ctx = wg_current_ctx();
+	wg_stream_mark_all();
+	for (k = 0; ctx && k < SYNCS; k++) {
+		none = 0;
+		if (!atomic_compare_exchange_strong(&syncs[k].taken, &none, 1))
 			continue;
-		low = __atomic_load_n(&st->proven, __ATOMIC_RELAXED);
-		seq = __atomic_load_n(&st->enqueued, __ATOMIC_ACQUIRE);
-		if (seq <= low || wg_slots[i].ring == UINT32_MAX)
-			continue;
-		if (seq - low > WGREC_STREAM_ITEMS)
-			low = seq - WGREC_STREAM_ITEMS;
-		for (; seq > low; seq--) {
-			struct wgrec_item *it =
-				&wg_q.items[wg_slots[i].ring + seq % WGREC_STREAM_ITEMS];
-
-			if (__atomic_load_n(&it->seq, __ATOMIC_ACQUIRE) == seq &&
-			    it->at <= began_ticks)
-				break;
-		}
-		if (seq > low)
-			wg_max64(&st->proven, seq, NULL);
+		syncs[k].ctx = ctx;
+		syncs[k].n = (int32_t)atomic_load(&fresh);
+		for (int32_t i = 0; i < syncs[k].n; i++)
+			syncs[k].seq[i] = wg_slots[i].ctx == ctx ?
+				__atomic_load_n(&wg_stream_at(i)->enqueued, __ATOMIC_ACQUIRE) : 0;
+		return k + 1ull;
 	}
-	wg_streams_context_ready(); /* idle now: a context first seen at work can get its page */
+	return 0;
+}
+
+void wg_device_synced(uint64_t begun, int r)
+{
+	struct sync *k;
+
+	/* Taken since begins(), or by nobody: in a forked child. */
+	if (begun && begun <= SYNCS && atomic_load(&syncs[begun - 1].taken)) {
+		k = &syncs[begun - 1];
+		for (int32_t i = 0; !r && wg_q.streams && i < k->n; i++)
+			if (k->seq[i] && wg_slots[i].ctx == k->ctx)
+				wg_max64(&wg_stream_at(i)->proven, k->seq[i], NULL);
+		atomic_store_explicit(&k->taken, 0, memory_order_release);
+	}
+	if (!r)
+		wg_streams_context_ready(); /* idle now: one first seen at work gets its page */
 }
 
 void wg_stream_mark(struct wg_streamref s)
@@ -588,28 +622,45 @@ void wg_stream_mark(struct wg_streamref s)
  * end. Where only one item is open, the synchronisation itself says what a write would: that item
  * is not done.
  */
-void wg_stream_await(struct wg_streamref s)
+struct wg_before wg_stream_await(struct wg_streamref s)
 {
-	int32_t i = wg_slot_find(s, false);
+	struct wg_before b = wg_stream_before(s);
 	struct wgrec_stream *st;
-	uint64_t enqueued;
 
-	if (i < 0)
-		return;
-	st = wg_stream_at(i);
-	enqueued = __atomic_load_n(&st->enqueued, __ATOMIC_ACQUIRE);
-	if (enqueued == not_covered_from(st) + 1)
-		__atomic_store_n(&st->awaited, enqueued, __ATOMIC_RELEASE);
+	if (!b.where)
+		return b;
+	st = wg_stream_at((int32_t)b.where - 1);
+	if (b.seq == not_covered_from(st) + 1)
+		__atomic_store_n(&st->awaited, b.seq, __ATOMIC_RELEASE);
 	else
-		wg_position_mark(i, false);
+		wg_position_mark((int32_t)b.where - 1, false);
+	return b;
 }
 
-void wg_stream_poll(struct wg_streamref s)
+struct wg_before wg_stream_before(struct wg_streamref s)
 {
 	int32_t i = wg_slot_find(s, false);
 
-	if (i >= 0)
-		wg_position_poll(i);
+	if (i < 0)
+		return (struct wg_before){ 0, 0 };
+	return (struct wg_before){ (uint64_t)i + 1,
+				   __atomic_load_n(&wg_stream_at(i)->enqueued, __ATOMIC_ACQUIRE) };
+}
+
+/*
+ * The entry may be another stream's by now (destroyed meanwhile, drained, taken again): its count went
+ * on from there, so this is true of it as well.
+ */
+void wg_stream_proven(struct wg_before b)
+{
+	if (b.where && b.where <= wg_q.nstreams)
+		prove((int32_t)b.where - 1, b.seq);
+}
+
+void wg_stream_poll(struct wg_before b, uint64_t began_ticks)
+{
+	if (b.where && b.where <= wg_q.nstreams)
+		wg_position_poll((int32_t)b.where - 1, began_ticks);
 }
 
 void wg_stream_mark_index(uint32_t stream_index)
@@ -788,6 +839,7 @@ int wg_streams_start(void)
 		return -ENOSYS;
 	ns = wg_ticks_to_ns(1u << 20); /* how long a tick is */
 	wg_q.mark_ticks = ns ? 100000ull * (1u << 20) / ns : 100000;
+	wg_q.rest_ticks = wg_q.mark_ticks / 5; /* 20 us */
 	wg_q.items = wg_rec_section(WGREC_ITEMS, &cap_items);
 	wg_q.nrings = wg_q.items ? (uint32_t)(cap_items / WGREC_STREAM_ITEMS) : 0;
 	wg_q.nstreams = cap_streams < WG_MAX_STREAMS ? (uint32_t)cap_streams : WG_MAX_STREAMS;
@@ -809,6 +861,8 @@ void wg_streams_fork_child(void)
 	memset((void *)table, 0, sizeof(table));
 	atomic_store(&adding, 0);
 	atomic_store(&fresh, 0);
+	for (unsigned int k = 0; k < SYNCS; k++)
+		atomic_store(&syncs[k].taken, 0);
 	fresh_rings = hand = 0;
 	last_handle = last_default = (struct remembered){ 0 };
 	own_tid = 0;

@@ -27,9 +27,16 @@
  * flavour (then handle 0 means this thread's own default stream). Handle 1 is
  * CU_STREAM_LEGACY, 2 CU_STREAM_PER_THREAD in either flavour.
  */
-struct wg_streamref {
+struct wg_streamref { /* two registers */
 	uint64_t handle;
-	bool ptsz;
+	uint64_t ptsz : 1;
+	uint64_t at : 63; /* ticks at entry of the call, 0: not known, ask */
+};
+
+/* What a wait waits for, as it stood before the wait began. All 0: for nothing that is known. */
+struct wg_before {
+	uint64_t where; /* stream or event, + 1 */
+	uint64_t seq;	/* stream: its newest item. Event: its last record, as a word of events.c */
 };
 
 /*
@@ -39,30 +46,42 @@ struct wg_streamref {
  */
 uint64_t wg_stream_give(struct wg_streamref s, enum wgrec_op op, uint64_t object, uint64_t value,
 			uint16_t flags);
-/* The same for a kernel: f is a CUfunction or CUkernel; its name is asked for once and kept. */
-uint64_t wg_stream_give_kernel(struct wg_streamref s, uint64_t f);
+/*
+ * The same for a kernel: f is a CUfunction or CUkernel; its name is asked for once and kept. `known` is
+ * what wg_stream_before_kernel() returned, 0 when it was not called.
+ */
+uint64_t wg_stream_give_kernel(struct wg_streamref s, uint64_t f, uint64_t known);
 /*
  * Before a kernel launch: makes the position cover all that was given before when this function
  * was never launched before, so that a kernel that hangs at its first launch is named exactly
- * and not as one of the last WG_MARK_EVERY. A table look-up otherwise (2 ns).
+ * and not as one of the last WG_MARK_EVERY. A table look-up otherwise (2 ns). Returns what is known
+ * of it, for wg_stream_give_kernel().
  */
-void wg_stream_before_kernel(struct wg_streamref s, uint64_t f);
+uint64_t wg_stream_before_kernel(struct wg_streamref s, uint64_t f);
 /*
  * Make the position cover all that was given: before a call that may block on this stream, and
  * before what may hold the stream up for long and is rare (host functions, value waits, graph
  * launches). Nothing happens when it is covered already.
  */
 void wg_stream_mark(struct wg_streamref s);
-void wg_stream_await(struct wg_streamref s); /* the same before a synchronisation with it */
-void wg_stream_poll(struct wg_streamref s);  /* after a query that said "not ready": now and then */
-void wg_stream_mark_all(void); /* before context and device synchronisations, synchronous copies */
 /*
- * After a synchronisation or query that returned success: everything given before it began is
- * done.
+ * Before a synchronisation (await: as wg_stream_mark()) or a query (before). Afterwards, on success:
+ * proven(); on "not ready": poll(), which marks now and then.
  */
-void wg_stream_synced(struct wg_streamref s, uint64_t seq_before);
-uint64_t wg_stream_seq(struct wg_streamref s); /* seq now: pass it to wg_stream_synced() later */
-void wg_device_synced(int device, uint64_t began_ticks);
+struct wg_before wg_stream_await(struct wg_streamref s);
+struct wg_before wg_stream_before(struct wg_streamref s);
+void wg_stream_proven(struct wg_before b);
+void wg_stream_poll(struct wg_before b, uint64_t began_ticks);
+void wg_stream_mark_all(void); /* before context and device synchronisations, synchronous copies */
+/* Everything up to this item of the stream is known to be done. */
+void wg_stream_synced(struct wg_streamref s, uint64_t seq);
+uint64_t wg_stream_seq(struct wg_streamref s); /* of its newest item */
+/*
+ * Around a synchronisation with all of a context (0: the current one): what was given before it began
+ * is done if r is 0. begins() marks all, like wg_stream_mark_all(); its result must be passed on.
+ */
+uint64_t wg_device_sync_begins(uint64_t ctx);
+void wg_device_synced(uint64_t begun, int r);
 
 /*
  * destroying: before the real destroy (it also keeps other threads' position writes away from
@@ -75,15 +94,14 @@ void wg_stream_destroyed(uint64_t handle);
 void wg_stream_capture(struct wg_streamref s, bool begins);
 void wg_event_created(uint64_t event, bool from_ipc);
 void wg_event_recorded(uint64_t event, struct wg_streamref s);
-void wg_event_mark(uint64_t event);   /* before a wait for it: as wg_stream_mark(), its stream */
-void wg_event_poll(uint64_t event);   /* after a query that said "not ready" */
 /*
- * Synchronised or queried with success. Only a record from before the wait began is proven:
- * began_ticks is the entry stamp of the call; without it that of the thread's innermost call in
- * flight is taken, so call it before that is popped.
+ * Before a wait for it (await: as wg_stream_mark(), its stream) or a query (before). Afterwards as with
+ * streams: only the record that was its last before the wait began is proven.
  */
-void wg_event_synced(uint64_t event);
-void wg_event_synced_since(uint64_t event, uint64_t began_ticks);
+struct wg_before wg_event_await(uint64_t event);
+struct wg_before wg_event_before(uint64_t event);
+void wg_event_proven(struct wg_before b);
+void wg_event_poll(struct wg_before b, uint64_t began_ticks);
 void wg_event_destroyed(uint64_t event);
 void wg_stream_wait_event(struct wg_streamref s, uint64_t event);
 

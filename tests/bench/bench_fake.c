@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* bench_fake.c - a libcuda whose functions return at once, for bench_wrapper. */
+/*
+ * bench_fake.c - a libcuda whose functions return at once, for bench_wrapper. Its GPU is always done:
+ * a position write stores its value at once, an event has always happened.
+ */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -7,7 +10,7 @@
 
 #define FAKE(name, params) __attribute__((visibility("default"))) int name params; int name params
 
-static uint64_t next = 0x700000000000;
+static uint64_t next = 0x700000000000, next_stream = 0x4000, next_event = 0x8000;
 
 FAKE(cuInit, (unsigned int f)) { return (int)(f & 0); }
 FAKE(cuDeviceGet, (int *d, int i)) { *d = i; return 0; }
@@ -15,8 +18,20 @@ FAKE(cuDevicePrimaryCtxRetain, (void **c, int d)) { *c = (void *)(0x100 + (uintp
 FAKE(cuCtxSetCurrent, (void *c)) { (void)c; return 0; }
 FAKE(cuCtxGetCurrent, (void **c)) { *c = (void *)0x100; return 0; }
 FAKE(cuCtxGetDevice, (int *d)) { *d = 0; return 0; }
-FAKE(cuStreamCreate, (void **s, unsigned int f)) { (void)f; *s = (void *)0x4000; return 0; }
+FAKE(cuStreamCreate, (void **s, unsigned int f)) { (void)f; *s = (void *)(next_stream += 0x100); return 0; }
 FAKE(cuStreamSynchronize, (void *s)) { (void)s; return 0; }
+FAKE(cuStreamIsCapturing, (void *s, int *status)) { (void)s; *status = 0; return 0; }
+FAKE(cuStreamWriteValue32_v2, (void *s, uint64_t at, uint32_t value, unsigned int f))
+{
+	(void)s; (void)f;
+	__atomic_store_n((uint32_t *)at, value, __ATOMIC_RELEASE);
+	return 0;
+}
+FAKE(cuMemHostRegister_v2, (void *p, size_t n, unsigned int f)) { (void)p; (void)n; (void)f; return 0; }
+FAKE(cuMemHostGetDevicePointer_v2, (uint64_t *d, void *p, unsigned int f)) { (void)f; *d = (uint64_t)p; return 0; }
+FAKE(cuFuncGetName, (const char **name, void *f)) { (void)f; *name = "kernel"; return 0; }
+FAKE(cuEventCreate, (void **e, unsigned int f)) { (void)f; *e = (void *)(next_event += 0x80); return 0; }
+FAKE(cuEventRecord, (void *e, void *s)) { (void)e; (void)s; return 0; }
 FAKE(cuEventQuery, (void *e)) { (void)e; return 0; }
 FAKE(cuMemAlloc_v2, (uint64_t *p, size_t n)) { *p = next; next += (n + 511) / 512 * 512; return 0; }
 FAKE(cuMemFree_v2, (uint64_t p)) { (void)p; return 0; }

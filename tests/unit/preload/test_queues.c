@@ -275,7 +275,7 @@ static void run_gpu(uint64_t handle, unsigned int n)
 	pthread_mutex_unlock(&gpu);
 }
 
-static struct wg_streamref ref(uint64_t handle) { return (struct wg_streamref){ handle, false }; }
+static struct wg_streamref ref(uint64_t handle) { return (struct wg_streamref){ handle, false, 0 }; }
 
 static struct op *put(uint64_t handle)
 {
@@ -291,15 +291,21 @@ static struct op *put(uint64_t handle)
 	return op;
 }
 
-/* What a wrapper does around a launch. */
+/* What a wrapper does around a launch, which takes about as long as a real one. */
+#define LAUNCH_TAKES 3000
 static uint64_t launch(uint64_t handle, uint64_t kernel)
 {
 	struct op *op;
 	uint64_t seq;
 
-	wg_stream_before_kernel(ref(handle), kernel);
+	struct wg_streamref s = ref(handle);
+	uint64_t known;
+
+	s.at = wg_ticks();
+	known = wg_stream_before_kernel(s, kernel);
 	op = put(handle);
-	seq = wg_stream_give_kernel(ref(handle), kernel);
+	atomic_fetch_add(&clock_now, LAUNCH_TAKES);
+	seq = wg_stream_give_kernel(s, kernel, known);
 	__atomic_store_n(&op->seq, seq, __ATOMIC_RELEASE);
 	return seq;
 }
@@ -408,10 +414,12 @@ static void synchronisation_with_one_open_item_needs_no_write(void **state)
 	for (int k = 0; k < 50; k++) {
 		uint64_t seq = launch(100, 0x1000);
 
-		wg_stream_await(ref(100));
+		struct wg_before b = wg_stream_await(ref(100));
+
 		assert_int_equal(entry(100)->awaited, seq);
+		atomic_fetch_sub(&clock_now, LAUNCH_TAKES); /* no slow launchers */
 		run_gpu(100, 100);
-		wg_stream_synced(ref(100), wg_stream_seq(ref(100)));
+		wg_stream_proven(b);
 		assert_int_equal(done(100), seq);
 	}
 	assert_int_equal(fake(100)->writes, before);
@@ -435,16 +443,16 @@ static void polls_write_now_and_then(void **state)
 	launch(100, 0x1000);
 	wg_event_recorded(7000, ref(100));
 	for (int k = 0; k < 1000; k++) {
-		wg_event_poll(7000);
-		wg_stream_poll(ref(100));
+		wg_event_poll(wg_event_before(7000), wg_ticks());
+		wg_stream_poll(wg_stream_before(ref(100)), wg_ticks());
 	}
 	assert_int_equal(fake(100)->writes, before);
 	atomic_fetch_add(&clock_now, 200000); /* it goes on polling */
-	wg_event_poll(7000);
+	wg_event_poll(wg_event_before(7000), wg_ticks());
 	assert_int_equal(fake(100)->writes, before + 1);
 	assert_int_equal(entry(100)->marked, 3);
 	for (int k = 0; k < 1000; k++)
-		wg_event_poll(7000);
+		wg_event_poll(wg_event_before(7000), wg_ticks());
 	assert_int_equal(fake(100)->writes, before + 1);
 }
 
@@ -472,6 +480,31 @@ static void a_stream_far_behind_gets_fewer(void **state)
 	second = fake(100)->writes - first;
 	assert_true(first >= 128 / WG_MARK_EVERY);
 	assert_true(second <= 512 / (8 * WG_MARK_EVERY) + 1);
+}
+
+/* A write costs as much as eight event records: however many there are, one in 20 us. */
+static void a_burst_of_cheap_items_gets_few(void **state)
+{
+	unsigned int before;
+	uint64_t began;
+
+	(void)state;
+	wg_event_created(7000, false);
+	launch(100, 0x1000);
+	run_gpu(100, 100);
+	before = fake(100)->writes;
+	began = wg_ticks();
+	for (int k = 0; k < 1000; k++) {
+		atomic_fetch_add(&clock_now, 100);
+		wg_event_recorded(7000, ref(100));
+		put(100);
+		run_gpu(100, 100);
+	}
+	assert_true(fake(100)->writes - before <= (wg_ticks() - began) / 20000 + 1);
+	assert_true(fake(100)->writes - before >= 3);
+	/* Nothing stays uncovered for it: a wait marks. */
+	wg_event_await(7000);
+	assert_int_equal(entry(100)->marked, 1001);
 }
 
 static void refused_writes_stop_and_say_so(void **state)
@@ -627,57 +660,81 @@ static void legacy_ordering_is_not_added_to(void **state)
 
 static void device_sync_proves_only_what_was_before(void **state)
 {
-	uint64_t began;
+	uint64_t begun, other;
 
 	(void)state;
 	for (int k = 0; k < 10; k++)
 		launch(100, 0x1000);
-	began = wg_ticks();
+	begun = wg_device_sync_begins(0);
 	for (int k = 0; k < 3; k++)
 		launch(100, 0x1000); /* by another thread, while this one synchronises */
-	wg_device_synced(0, began);
+	other = wg_device_sync_begins(0); /* and another one synchronises, too */
+	wg_device_synced(begun, 0);
 	assert_int_equal(entry(100)->proven, 10);
-	wg_device_synced(0, wg_ticks());
-	assert_int_equal(entry(100)->proven, 13);
-	/* Another context's streams are not proven by it. */
-	current = 2;
-	wg_device_synced(1, wg_ticks());
-	current = 1;
 	launch(100, 0x1000);
-	current = 2;
-	wg_device_synced(-1, wg_ticks());
-	current = 1;
+	wg_device_synced(other, 0);
 	assert_int_equal(entry(100)->proven, 13);
+	/* One that failed proves nothing, another context's neither. */
+	wg_device_synced(wg_device_sync_begins(0), 700);
+	assert_int_equal(entry(100)->proven, 13);
+	current = 2;
+	wg_device_synced(wg_device_sync_begins(0), 0);
+	assert_int_equal(entry(100)->proven, 13);
+	wg_device_synced(wg_device_sync_begins(1), 0); /* named */
+	current = 1;
+	assert_int_equal(entry(100)->proven, 14);
+	/* A launch that began before the synchronisation and came through after its beginning. */
+	struct wg_streamref s = { 100, false, wg_ticks() };
+	begun = wg_device_sync_begins(0);
+	wg_stream_give(s, WGREC_OP_KERNEL, 1, 0, 0);
+	wg_device_synced(begun, 0);
+	assert_int_equal(entry(100)->proven, 14);
+	/* Threads that never return from it: the others prove no more, and do no harm. */
+	for (int k = 0; k < 40; k++)
+		begun = wg_device_sync_begins(0);
+	assert_int_equal(begun, 0);
+	wg_device_synced(begun, 0);
+	assert_int_equal(entry(100)->proven, 14);
 }
 
 static void event_sync_proves_its_own_record(void **state)
 {
-	uint64_t began;
+	struct wg_before b;
 
 	(void)state;
 	wg_event_created(7000, false);
 	launch(100, 0x1000);
 	wg_event_recorded(7000, ref(100)); /* item 2 */
 	launch(100, 0x1000);
-	began = wg_ticks();
-	wg_event_synced_since(7000, began);
+	wg_event_proven(wg_event_await(7000));
 	assert_int_equal(entry(100)->proven, 2);
 	/* Recorded again while somebody waits for the former record: proves nothing new. */
-	began = wg_ticks();
+	b = wg_event_before(7000);
 	wg_event_recorded(7000, ref(100)); /* item 4 */
-	wg_event_synced_since(7000, began);
+	wg_event_proven(b);
 	assert_int_equal(entry(100)->proven, 2);
-	/* The stamp of the call in flight. */
-	thread_slot.depth = 1;
-	thread_slot.calls[0].since = wg_ticks();
-	wg_event_synced(7000);
-	thread_slot.depth = 0;
+	wg_event_proven(wg_event_before(7000));
+	assert_int_equal(entry(100)->proven, 4);
+	/* Nor when it was in another stream. */
+	wg_event_created(7003, false);
+	launch(300, 0x1000);
+	wg_event_recorded(7003, ref(300));
+	b = wg_event_before(7003);
+	wg_event_recorded(7003, ref(100)); /* item 5 */
+	wg_event_proven(b);
+	assert_int_equal(entry(300)->proven, 0);
+	/* Destroyed while somebody waits for it, its address used again. */
+	b = wg_event_before(7003);
+	wg_event_destroyed(7003);
+	wg_event_proven(b);
+	wg_event_created(7003, false);
+	wg_event_proven(b);
 	assert_int_equal(entry(100)->proven, 4);
 	/* Never recorded: no wait, no proof; destroyed: forgotten. */
 	wg_event_created(7001, false);
-	wg_event_synced_since(7001, wg_ticks());
+	wg_event_proven(wg_event_await(7001));
 	wg_stream_wait_event(ref(100), 7001);
-	const struct wgrec_item *it = &items[entry(100)->items_first + 5];
+	const struct wgrec_item *it = &items[entry(100)->items_first + 6];
 	assert_int_equal(it->op, WGREC_OP_WAIT_EVENT);
 	assert_int_equal(it->value, 0);
 	assert_int_equal(it->other, UINT32_MAX);
@@ -696,7 +753,7 @@ static void event_sync_proves_its_own_record(void **state)
 
 static void *own_default(void *arg)
 {
-	struct wg_streamref s = { 0, true };
+	struct wg_streamref s = { 0, true, 0 };
 
 	current = 1;
 	for (int k = 0; k < *(int *)arg; k++)
@@ -722,11 +779,11 @@ static void per_thread_default_streams_are_apart(void **state)
 	assert_int_equal(streams[(uintptr_t)ib].enqueued, 9);
 	assert_int_not_equal(streams[(uintptr_t)ia].owner_tid, streams[(uintptr_t)ib].owner_tid);
 	/* Handle 2 and handle 0 of the per-thread flavour are the same stream, 1 is the legacy one. */
-	wg_stream_give((struct wg_streamref){ 2, false }, WGREC_OP_KERNEL, 1, 0, 0);
-	wg_stream_give((struct wg_streamref){ 0, true }, WGREC_OP_KERNEL, 1, 0, 0);
-	assert_int_equal(wg_stream_seq((struct wg_streamref){ 2, true }), 2);
-	wg_stream_give((struct wg_streamref){ 1, true }, WGREC_OP_KERNEL, 1, 0, 0);
-	assert_int_equal(wg_stream_seq((struct wg_streamref){ 0, false }), 1);
+	wg_stream_give((struct wg_streamref){ 2, false, 0 }, WGREC_OP_KERNEL, 1, 0, 0);
+	wg_stream_give((struct wg_streamref){ 0, true, 0 }, WGREC_OP_KERNEL, 1, 0, 0);
+	assert_int_equal(wg_stream_seq((struct wg_streamref){ 2, true, 0 }), 2);
+	wg_stream_give((struct wg_streamref){ 1, true, 0 }, WGREC_OP_KERNEL, 1, 0, 0);
+	assert_int_equal(wg_stream_seq((struct wg_streamref){ 0, false, 0 }), 1);
 }
 
 static void contexts_have_pages_of_their_own(void **state)
@@ -884,7 +941,7 @@ static void gaps_are_measured_with_work_pending_only(void **state)
 	launch(100, 0x1000);
 	run_gpu(100, 100000);
 	wg_streams_tick();
-	assert_true(entry(100)->longest_gap < 1000);
+	assert_true(entry(100)->longest_gap < LAUNCH_TAKES + 1000);
 	launch(100, 0x1000);
 	wg_stream_mark(ref(100));
 	atomic_fetch_add(&clock_now, 5000000); /* works that long */
@@ -1034,8 +1091,7 @@ static void destruction_and_foreign_writes(void **state)
 	/* From now on nothing goes there, not even for an event that was recorded on it. */
 	before = fake(100)->writes;
 	streams[0].marked = 0;
-	wg_event_mark(7000);
-	wg_event_poll(7000);
+	wg_event_poll(wg_event_await(7000), wg_ticks());
 	wg_stream_mark_index(0);
 	wg_stream_mark_all();
 	assert_int_equal(fake(100)->writes, before);
@@ -1093,7 +1149,8 @@ static void forked_child_forgets(void **state)
 	assert_int_equal(wg_stream_give(ref(100), WGREC_OP_KERNEL, 1, 0, 0), 0);
 	wg_stream_mark_all();
 	wg_stream_synced(ref(100), 1);
-	wg_device_synced(0, 1);
+	wg_device_synced(wg_device_sync_begins(0), 0);
+	wg_device_synced(1, 0);
 	wg_event_recorded(7000, ref(100));
 	wg_stream_wait_event(ref(100), 7000);
 	wg_event_destroyed(7000);
@@ -1116,6 +1173,7 @@ int main(void)
 		cmocka_unit_test_setup(polls_write_now_and_then, setup),
 		cmocka_unit_test_setup(slow_launchers_are_exact, setup),
 		cmocka_unit_test_setup(a_stream_far_behind_gets_fewer, setup),
+		cmocka_unit_test_setup(a_burst_of_cheap_items_gets_few, setup),
 		cmocka_unit_test_setup(refused_writes_stop_and_say_so, setup),
 		cmocka_unit_test_setup(no_support_is_no_position, setup),
 		cmocka_unit_test_setup(context_current_before_it_lives, setup),
