@@ -608,6 +608,28 @@ static void read_ios(struct wg_bulk *b)
 }
 
 /*
+ * Children are given away when their maker ends, so its number is not in them any more. While its
+ * own end has not been collected it is the one zombie of their name, session and group that is
+ * older. 0: none, or several.
+ */
+static int32_t dead_maker(const struct wg_pctx *c, const struct wg_hostproc *orphan)
+{
+	int32_t found = 0;
+
+	for (size_t i = 0; orphan && i < c->host.procs.n; i++) {
+		const struct wg_hostproc *p = &c->host.procs.v[i];
+
+		if ((p->state != 'Z' && p->state != 'X') || p->sid != orphan->sid || p->pgid != orphan->pgid ||
+		    p->start > orphan->start || strcmp(p->comm, orphan->comm))
+			continue;
+		if (found)
+			return 0;
+		found = p->pid;
+	}
+	return found;
+}
+
+/*
  * A daemon lives on reading requests; a process that has never read anything since it was
  * forked merely inherited the descriptor. Of the holders the eldest that may be one; 0: none
  * of them is, and the process that made them (or its parent) is looked for.
@@ -644,16 +666,7 @@ static int32_t serving(struct wg_facts *f, const struct wg_holder *h, size_t n, 
 		}
 	wg_bulk_free(b);
 	*gone = true;
-	/* Its end has not been collected yet: that is who served. */
-	for (size_t i = 0; i < n; i++) {
-		const struct wg_hostproc *p = wg_host_proc(c, h[i].pid);
-		const struct wg_hostproc *parent = p ? wg_host_proc(c, p->ppid) : NULL;
-
-		if (parent && (parent->state == 'Z' || parent->state == 'X') &&
-		    !strcmp(parent->comm, p->comm))
-			return parent->pid;
-	}
-	return 0;
+	return dead_maker(c, wg_host_proc(c, h[0].pid));
 }
 
 /* Of several holders of one connection (a daemon that forked) the one to name is the eldest. */
