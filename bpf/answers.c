@@ -167,6 +167,81 @@ out:
 	wg_access_close(&t);
 }
 
+/* ---- files ---------------------------------------------------------------------------------- */
+
+#define FILE_BATCH 128
+
+struct files {
+	struct wg_client *c;
+	const struct wg_target *t;
+	struct wg_out *o;
+	struct wg_wire_file batch[FILE_BATCH];
+	int n;
+};
+
+static int send_files(struct files *g)
+{
+	int rc = 0;
+
+	if (g->n && !wg_access_still(&g->c->asker, g->t))
+		return -EACCES;
+	for (int i = 0; i < g->n && !rc; i++)
+		rc = wg_out_put(g->o, &g->batch[i]);
+	g->n = 0;
+	return rc;
+}
+
+static int each_file(const struct wg_obs_file *f, void *arg)
+{
+	struct files *g = arg;
+	struct wg_wire_file *r = &g->batch[g->n];
+
+	if (f->pid != g->t->pid)
+		return 0;
+	wg_wire_begin(r, WG_WIRE_FILE, sizeof(*r));
+	r->fd = f->fd;
+	r->mode = f->mode;
+	r->flags = f->flags;
+	r->write_error = (int32_t)f->write_error;
+	r->dev = f->dev;
+	r->ino = f->ino;
+	r->pos = f->pos;
+	r->size = f->file_size;
+	r->cached_pages = f->cached_pages;
+	r->pipe_readers = f->pipe_readers;
+	r->pipe_writers = f->pipe_writers;
+	return ++g->n < FILE_BATCH ? 0 : send_files(g);
+}
+
+static void files(struct wg_client *c, const struct wg_wire_request *q, struct wg_out *o,
+		  struct wg_wire_done *done)
+{
+	pid_t pid = wg_access_pid(&c->asker, q->pid);
+	struct wg_target t;
+	struct files *g;
+	int rc = wg_access_open(&c->asker, pid, &t);
+
+	if (rc) {
+		refuse(done, -rc, rc == -ESRCH ? "no such process" :
+		       "it is not the asker's own, or not for him to inspect", "run as root");
+		return;
+	}
+	g = calloc(1, sizeof(*g));
+	rc = g ? 0 : -ENOMEM;
+	if (g) {
+		g->c = c;
+		g->t = &t;
+		g->o = o;
+		rc = wg_observer_files(c->answers->observer, pid, each_file, g);
+		if (!rc)
+			rc = send_files(g);
+	}
+	if (rc)
+		refuse(done, -rc, "its files could not be read", NULL);
+	free(g);
+	wg_access_close(&t);
+}
+
 /* ---- processes that ended, or were stopped ------------------------------------------------ */
 
 static void put_proc(struct wg_client *c, const struct wg_obs_proc *p, struct wg_out *o)
@@ -277,6 +352,9 @@ void wg_answers_give(void *arg, const struct wg_wire_request *q, struct wg_out *
 		break;
 	case WG_WIRE_ASK_ENDS:
 		wg_watch_ends(c->answers->watch, each_end, &e);
+		break;
+	case WG_WIRE_ASK_FILES:
+		files(c, q, o, done);
 		break;
 	case WG_WIRE_ASK_STATUS:
 		status(c, o);

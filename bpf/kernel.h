@@ -113,6 +113,37 @@ struct bpf_iter__task {
 	struct task_struct *task;
 };
 
+struct super_block {
+	unsigned int s_dev;
+};
+struct inode {
+	unsigned short i_mode;
+	unsigned long i_ino;
+	struct super_block *i_sb;
+	__s64 i_size;
+};
+struct address_space {
+	unsigned long nrpages;
+	__u32 wb_err;
+};
+struct file {
+	struct inode *f_inode;
+	struct address_space *f_mapping;
+	void *private_data;
+	unsigned int f_flags;
+	__s64 f_pos;
+	__u32 f_wb_err;
+};
+struct pipe_inode_info {
+	unsigned int readers, writers;
+};
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+};
+
 #pragma clang attribute pop
 
 /* From the kernel's UAPI (linux/bpf.h), whose header drags in the build machine's asm/. */

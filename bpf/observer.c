@@ -11,10 +11,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "files.skel.h"
 #include "tasks.skel.h"
 
 struct wg_observer {
 	struct tasks_bpf *tasks;
+	struct files_bpf *files; /* NULL: nobody has asked for files yet */
 	pthread_mutex_t lock; /* the programs' scratch record holds one thread's facts at a time */
 	int unrestricted; /* the kernel cannot limit the iterator to one process (before 6.1) */
 };
@@ -81,18 +83,20 @@ void wg_observer_close(struct wg_observer *o)
 {
 	if (!o)
 		return;
+	files_bpf__destroy(o->files);
 	tasks_bpf__destroy(o->tasks);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
 }
 
-int wg_observer_tasks(struct wg_observer *o, int32_t pid,
-		      int (*each)(const struct wg_obs_task *t, void *arg), void *arg)
+/* One run of an iterator over the process; each() gets records of `size` bytes. */
+static int walk(struct wg_observer *o, struct bpf_program *prog, int *tgid, int32_t pid, size_t size,
+		int (*each)(const void *record, void *arg), void *arg)
 {
 	union bpf_iter_link_info info;
 	LIBBPF_OPTS(bpf_iter_attach_opts, opts);
 	struct bpf_link *link = NULL;
-	size_t have = 0, cap = 64 * sizeof(struct wg_obs_task);
+	size_t have = 0, cap = 64 * size;
 	char *buf = NULL;
 	int fd = -1, rc = 0, found = 0;
 	ssize_t n;
@@ -102,12 +106,12 @@ int wg_observer_tasks(struct wg_observer *o, int32_t pid,
 	opts.link_info = &info;
 	opts.link_info_len = sizeof(info);
 	if (!o->unrestricted)
-		link = bpf_program__attach_iter(o->tasks->progs.wg_tasks, &opts);
+		link = bpf_program__attach_iter(prog, &opts);
 	if (!link) {
 		if (!o->unrestricted && errno == ESRCH)
 			return -ESRCH;
 		/* Before 6.1: walk all tasks, the program filters. Wrong pid inside a PID namespace. */
-		link = bpf_program__attach_iter(o->tasks->progs.wg_tasks, NULL);
+		link = bpf_program__attach_iter(prog, NULL);
 		if (!link)
 			return -errno;
 		o->unrestricted = 1;
@@ -123,8 +127,10 @@ int wg_observer_tasks(struct wg_observer *o, int32_t pid,
 		goto out;
 	}
 	for (;;) {
+		size_t at = 0;
+
 		pthread_mutex_lock(&o->lock);
-		o->tasks->bss->wg_tgid = o->unrestricted ? pid : 0;
+		*tgid = o->unrestricted ? pid : 0;
 		n = read(fd, buf + have, cap - have);
 		pthread_mutex_unlock(&o->lock);
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))
@@ -134,14 +140,14 @@ int wg_observer_tasks(struct wg_observer *o, int32_t pid,
 			goto out;
 		}
 		have += (size_t)n;
-		while (have >= sizeof(struct wg_obs_task)) {
+		for (; have - at >= size; at += size) {
 			found = 1;
-			rc = each((const struct wg_obs_task *)(void *)buf, arg);
+			rc = each(buf + at, arg);
 			if (rc)
 				goto out;
-			have -= sizeof(struct wg_obs_task);
-			memmove(buf, buf + sizeof(struct wg_obs_task), have);
 		}
+		have -= at;
+		memmove(buf, buf + at, have);
 		if (n == 0)
 			break;
 	}
@@ -152,4 +158,60 @@ out:
 		close(fd);
 	bpf_link__destroy(link);
 	return rc;
+}
+
+struct tasks_cb {
+	int (*each)(const struct wg_obs_task *t, void *arg);
+	void *arg;
+};
+
+static int a_task(const void *record, void *arg)
+{
+	struct tasks_cb *c = arg;
+
+	return c->each(record, c->arg);
+}
+
+int wg_observer_tasks(struct wg_observer *o, int32_t pid,
+		      int (*each)(const struct wg_obs_task *t, void *arg), void *arg)
+{
+	struct tasks_cb c = { each, arg };
+
+	return walk(o, o->tasks->progs.wg_tasks, &o->tasks->bss->wg_tgid, pid,
+		    sizeof(struct wg_obs_task), a_task, &c);
+}
+
+struct files_cb {
+	int (*each)(const struct wg_obs_file *f, void *arg);
+	void *arg;
+};
+
+static int a_file(const void *record, void *arg)
+{
+	struct files_cb *c = arg;
+
+	return c->each(record, c->arg);
+}
+
+int wg_observer_files(struct wg_observer *o, int32_t pid,
+		      int (*each)(const struct wg_obs_file *f, void *arg), void *arg)
+{
+	struct files_cb c = { each, arg };
+	int rc = 0;
+
+	pthread_mutex_lock(&o->lock);
+	if (!o->files) {
+		o->files = files_bpf__open();
+		rc = o->files ? files_bpf__load(o->files) : -errno;
+		if (rc) {
+			files_bpf__destroy(o->files);
+			o->files = NULL;
+		}
+	}
+	pthread_mutex_unlock(&o->lock);
+	if (rc)
+		return rc < 0 ? rc : -EPERM;
+	rc = walk(o, o->files->progs.wg_files, &o->files->bss->wg_tgid, pid,
+		  sizeof(struct wg_obs_file), a_file, &c);
+	return rc == -ESRCH ? 0 : rc; /* none is open */
 }

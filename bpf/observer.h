@@ -68,6 +68,18 @@ struct wg_obs_task {
 	struct wg_obs_wake wake;
 };
 
+/* One open file, as it stands at the moment of the iterator. */
+struct wg_obs_file {
+	__wg_u32 size;
+	__wg_s32 pid, fd;
+	__wg_u32 mode, flags;	   /* of the inode; of the open file */
+	__wg_u32 write_error;	   /* errno of a failed write-back since it was opened, not told yet; 0 */
+	__wg_u32 pipe_readers, pipe_writers; /* how many open ends, in all processes; pipes only */
+	__wg_u64 dev, ino;	   /* the kernel's: major << 20 | minor */
+	__wg_s64 pos, file_size;
+	__wg_u64 cached_pages;
+};
+
 #define WG_OBS_SENDERS 4
 
 struct wg_obs_sender { /* a signal that kills or stops, and where it came from */
@@ -130,6 +142,9 @@ void wg_observer_close(struct wg_observer *o);
  */
 int wg_observer_tasks(struct wg_observer *o, int32_t pid,
 		      int (*each)(const struct wg_obs_task *t, void *arg), void *arg);
+/* All open files of a process, the same way. The programs for it are loaded at the first call. */
+int wg_observer_files(struct wg_observer *o, int32_t pid,
+		      int (*each)(const struct wg_obs_file *f, void *arg), void *arg);
 /* libbpf says nothing on stderr any more: a refusal is a fact to report, not a page of log. */
 void wg_observer_quiet(void);
 #endif

@@ -118,12 +118,11 @@ struct wg_wire_file {
 	int32_t fd;
 	uint32_t mode;	/* of the inode */
 	uint32_t flags; /* of the open file */
-	int32_t write_error; /* errno seen on this file's mapping since it was opened; 0 none */
+	int32_t write_error; /* errno of a failed write-back since it was opened, not told yet; 0 none */
 	uint64_t dev, ino;   /* dev as major << 20 | minor */
-	uint64_t pos, size;
-	uint64_t cached_bytes;
-	uint64_t pipe_fill, pipe_size;	   /* bytes; slots in use and in all times the page size */
-	uint32_t pipe_readers, pipe_writers, pipe_slots, pipe_used;
+	int64_t pos, size;
+	uint64_t cached_pages;
+	uint32_t pipe_readers, pipe_writers; /* open ends in all processes; pipes only */
 };
 
 _Static_assert(sizeof(struct wg_wire_request) == 48, "fixed");

@@ -278,6 +278,60 @@ static void lose_daemon(struct wg_kernel *k, int rc)
 	k->daemon = NULL;
 }
 
+/* ---- files -------------------------------------------------------------------------------------- */
+
+static void take_file(struct gather *g, int32_t fd, uint64_t dev, uint64_t ino, int32_t error)
+{
+	struct wg_file *x = wg_find_file(g->p, fd);
+
+	/* Only if it still is the file that /proc showed under that number. */
+	if (!x || x->ino != ino || (x->kind != WG_FILE_REG && x->kind != WG_FILE_BLOCK))
+		return;
+	(void)dev; /* stat's and the kernel's differ on some file systems (btrfs, overlay) */
+	x->write_error = error >= 0 && error < 4096 ? error : WG_NO_INT;
+}
+
+static void each_wire_file(const void *record, int size, void *arg)
+{
+	const struct wg_wire_head *h = record;
+	struct wg_wire_file r;
+
+	if (h->type == WG_WIRE_FILE && wg_wire_take(record, size, &r, sizeof(r), sizeof(r)))
+		take_file(arg, r.fd, r.dev, r.ino, r.write_error);
+}
+
+#ifdef WG_HAVE_BPF
+static int each_obs_file(const struct wg_obs_file *r, void *arg)
+{
+	take_file(arg, r->fd, r->dev, r->ino, (int32_t)r->write_error);
+	return 0;
+}
+#endif
+
+/* Worth loading programs for: somebody may wait for storage, or storage may have failed. */
+static bool writes_matter(const struct wg_process *p)
+{
+	for (size_t i = 0; i < p->threads.n; i++)
+		if (p->threads.v[i].wait.op == WG_OP_SYNC || p->threads.v[i].state == 'D')
+			return true;
+	return false;
+}
+
+static void collect_files(struct wg_kernel *k, struct gather *g)
+{
+	struct wg_wire_done done;
+
+	if (k->daemon)
+		wg_observer_client_ask(k->daemon, WG_WIRE_ASK_FILES, g->p->pid, each_wire_file, g, &done);
+#ifdef WG_HAVE_BPF
+	else if (writes_matter(g->p) &&
+		 (k->observer || !wg_observer_open(&k->observer, &(const char *){ NULL })))
+		wg_observer_files(k->observer, g->p->pid, each_obs_file, g);
+#else
+	(void)writes_matter;
+#endif
+}
+
 /* ---- the ends of processes ---------------------------------------------------------------------- */
 
 struct ends {
@@ -412,6 +466,7 @@ int wg_kernel_collect(struct wg_kernel *k, struct wg_facts *f, struct wg_process
 	*regs = g.regs.v;
 	*nregs = g.regs.n;
 	if (!rc) {
+		collect_files(k, &g);
 		wg_add_source(f, p, "bpf");
 		if (k->daemon && strcmp(source, "bpf"))
 			wg_add_source(f, p, source);
