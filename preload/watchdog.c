@@ -87,8 +87,7 @@ static uint64_t progress(void)
 
 static void watch(uint64_t now)
 {
-	static uint64_t last, since;
-	static bool told;
+	static uint64_t last, since, next;
 	uint64_t p;
 
 	if (!wg_settings.stall_s)
@@ -97,9 +96,14 @@ static void watch(uint64_t now)
 	if (p != last || !since) {
 		last = p;
 		since = now;
-		told = false;
-	} else if (!told && now - since >= (uint64_t)wg_settings.stall_s * 1000000000u) {
-		told = true; /* once a stall */
+		next = (uint64_t)wg_settings.stall_s * 1000000000u;
+	} else if (now - since >= next) {
+		/*
+		 * Again when the stall is five times as old: at its start a long kernel cannot be told
+		 * from one that never ends, and the newest snapshot is the one that counts. A stall
+		 * of a day leaves a handful.
+		 */
+		next = (now - since) * 5;
 		wg_dump_request();
 	}
 }

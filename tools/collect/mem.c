@@ -716,7 +716,8 @@ static void explain(struct wg_facts *f, struct wg_process *p, int pid, int err, 
 		break;
 	case EPERM:
 	case EACCES:
-		snprintf(path, sizeof(path), "/proc/%d", pid);
+		/* Not of the directory, which always has the user's uid. */
+		snprintf(path, sizeof(path), "/proc/%d/maps", pid);
 		if (small_file("/proc/sys/kernel/yama/ptrace_scope", text, sizeof(text)) &&
 		    text[0] != '0' && geteuid()) {
 			why = wg_fmt(f->arena, "%s: refused by yama (ptrace_scope %c)",
@@ -727,6 +728,11 @@ static void explain(struct wg_facts *f, struct wg_process *p, int pid, int err, 
 			   !stat(path, &st) && st.st_uid != geteuid()) {
 			why = "the process is not dumpable (set-uid, or prctl(PR_SET_DUMPABLE, 0))";
 			remedy = "run as root";
+		} else if (p && wg_has_int(p->uid) && (int64_t)geteuid() == p->uid) {
+			why = wg_fmt(f->arena, "%s: a container, a namespace or a security module keeps "
+				     "them apart", strerror(-err));
+			remedy = "run inside the same container, as root, or start the program with "
+				 "`waitgraph run`: then it is asked through its signal";
 		} else if (geteuid()) {
 			why = wg_fmt(f->arena, "%s: the process belongs to another user",
 				     strerror(-err));
