@@ -19,6 +19,7 @@
 
 #ifdef WG_HAVE_BPF
 #include "bpf/observer.h"
+#include "kernel_light.h"
 #else
 struct wg_observer;
 #endif
@@ -29,6 +30,7 @@ struct wg_observer;
 struct wg_kernel {
 	struct wg_facts *f;
 	struct wg_observer_client *daemon;
+	struct wg_light *light;	 /* the one or the other: the same program */
 	struct wg_observer *observer;
 	bool tried;   /* to open the observer */
 	bool opening; /* it is being opened by that thread: a quarter of a whole answer's time */
@@ -57,7 +59,9 @@ static void *open_it(void *arg)
 {
 	struct wg_kernel *k = arg;
 
-	k->opened = wg_observer_open(&k->observer, &k->why);
+	k->opened = 0;
+	if (wg_light_open(&k->light))
+		k->opened = wg_observer_open(&k->observer, &k->why);
 	return NULL;
 }
 #endif
@@ -82,7 +86,7 @@ static bool open_observer(struct wg_kernel *k)
 	const char *why = "this waitgraph was built without it", *remedy = "start waitgraphd";
 
 	if (k->tried)
-		return k->observer;
+		return k->light || k->observer;
 	k->tried = true;
 #ifdef WG_HAVE_BPF
 	if (k->opening)
@@ -136,9 +140,19 @@ static int ask_directly(struct wg_kernel *k, struct gather *g)
 	if (!open_observer(k))
 		return -ENOSYS;
 #ifdef WG_HAVE_BPF
-	return wg_observer_tasks(k->observer, g->p->pid, each_direct, g);
+	if (k->light) {
+		int rc = wg_light_tasks(k->light, g->p->pid, each_direct, g);
+
+		if (rc != -EOPNOTSUPP)
+			return rc;
+		wg_light_close(k->light);
+		k->light = NULL;
+		if (wg_observer_open(&k->observer, &k->why))
+			return -EOPNOTSUPP;
+	}
+	return k->observer ? wg_observer_tasks(k->observer, g->p->pid, each_direct, g) : -EOPNOTSUPP;
 #else
-	(void)each_direct;
+	(void)g;
 	return -ENOSYS;
 #endif
 }
@@ -436,6 +450,7 @@ void wg_kernel_close(struct wg_kernel *k)
 #ifdef WG_HAVE_BPF
 	if (k->opening && !k->tried)
 		pthread_join(k->opener, NULL);
+	wg_light_close(k->light);
 	wg_observer_close(k->observer);
 #endif
 }
