@@ -273,7 +273,7 @@ static int32_t add_unknown(uint64_t handle, uint64_t ctx, uint32_t tid)
 	return add_stream(handle, ctx, tid, flags, device);
 }
 
-int32_t wg_slot_find(struct wg_streamref s, bool create)
+static __attribute__((noinline)) int32_t find_slowly(struct wg_streamref s, bool create)
 {
 	uint64_t handle = s.handle, ctx = 0;
 	struct remembered *memory = &last_handle;
@@ -301,6 +301,24 @@ int32_t wg_slot_find(struct wg_streamref s, bool create)
 	if (i >= 0)
 		*memory = (struct remembered){ handle, ctx, i + 1 };
 	return i;
+}
+
+/* The stream of the thread's last call, mostly. */
+static inline int32_t find(struct wg_streamref s, bool create)
+{
+	int32_t i = last_handle.slot_plus_1 - 1;
+
+	/* The entry's own key decides; what is remembered only says where to look. */
+	if (wg_likely(s.handle > 2 && i >= 0 && wg_slots[i].handle == s.handle &&
+		      atomic_load_explicit(&wg_slots[i].state, memory_order_acquire) ==
+			      WG_SLOT_LIVE))
+		return i;
+	return find_slowly(s, create);
+}
+
+int32_t wg_slot_find(struct wg_streamref s, bool create)
+{
+	return find(s, create);
 }
 
 void wg_slot_retire(int32_t i)
@@ -412,7 +430,7 @@ give(struct wg_streamref s, enum wgrec_op op, uint64_t object, uint64_t value, u
 
 	if (wg_unlikely(wg_contexts_changed()))
 		wg_streams_context_ready();
-	i = wg_slot_find(s, true);
+	i = find(s, true);
 	if (wg_unlikely(i < 0))
 		return (struct wg_given){ 0, -1 };
 	/* Captured work is not given to the stream: the graph's launches will be. */
