@@ -195,6 +195,7 @@ static int each_file(const struct wg_obs_file *f, void *arg)
 {
 	struct files *g = arg;
 	struct wg_wire_file *r = &g->batch[g->n];
+	struct wg_obs_written w;
 
 	if (f->pid != g->t->pid)
 		return 0;
@@ -210,6 +211,17 @@ static int each_file(const struct wg_obs_file *f, void *arg)
 	r->cached_pages = f->cached_pages;
 	r->pipe_readers = f->pipe_readers;
 	r->pipe_writers = f->pipe_writers;
+	r->traced_ago = r->last_write_ago = WG_WIRE_NEVER;
+	if (!wg_watch_written(g->c->answers->watch, f->dev, f->ino, &w)) {
+		uint64_t now = mono();
+
+		r->traced_ago = ago(now, w.since);
+		r->writes = w.calls;
+		r->writes_failed = w.failed;
+		r->written_bytes = w.bytes;
+		r->last_write_ago = ago(now, w.last);
+		r->longest_write_ns = w.longest;
+	}
 	return ++g->n < FILE_BATCH ? 0 : send_files(g);
 }
 

@@ -95,6 +95,7 @@ struct task_struct {
 	const struct cred *real_cred;
 	struct signal_struct *signal;
 	struct bpf_local_storage *bpf_storage;
+	struct files_struct *files;
 	struct pid *thread_pid;
 	char comm[16];
 	struct thread_struct thread;
@@ -133,6 +134,13 @@ struct file {
 	unsigned int f_flags;
 	__s64 f_pos;
 	__u32 f_wb_err;
+};
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+struct files_struct {
+	struct fdtable *fdt;
 };
 struct pipe_inode_info {
 	unsigned int readers, writers;

@@ -74,10 +74,21 @@ struct wg_obs_file {
 	__wg_s32 pid, fd;
 	__wg_u32 mode, flags;	   /* of the inode; of the open file */
 	__wg_u32 write_error;	   /* errno of a failed write-back since it was opened, not told yet; 0 */
-	__wg_u32 pipe_readers, pipe_writers; /* how many open ends, in all processes; pipes only */
+	__wg_u32 pipe_readers, pipe_writers; /* open descriptions, which forks share; pipes only */
 	__wg_u64 dev, ino;	   /* the kernel's: major << 20 | minor */
 	__wg_s64 pos, file_size;
 	__wg_u64 cached_pages;
+};
+
+/* What tracked processes wrote to one inode since it is traced (waitgraphd --trace). */
+#define WG_OBS_MAX_WRITTEN 16384
+struct wg_obs_inode {
+	__wg_u64 dev, ino;
+};
+struct wg_obs_written {
+	__wg_u64 since, calls, failed, bytes; /* calls that returned; bytes of those that wrote */
+	__wg_u64 last;			      /* CLOCK_MONOTONIC ns of the last that wrote; 0 none */
+	__wg_u64 longest, longest_at;	      /* ns in the longest call, and when it ended */
 };
 
 #define WG_OBS_SENDERS 4

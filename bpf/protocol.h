@@ -122,7 +122,9 @@ struct wg_wire_file {
 	uint64_t dev, ino;   /* dev as major << 20 | minor */
 	int64_t pos, size;
 	uint64_t cached_pages;
-	uint32_t pipe_readers, pipe_writers; /* open ends in all processes; pipes only */
+	uint32_t pipe_readers, pipe_writers; /* open descriptions, which forks share; pipes only */
+	/* With --trace, of tracked processes together; traced_ago WG_WIRE_NEVER: not traced. */
+	uint64_t traced_ago, writes, writes_failed, written_bytes, last_write_ago, longest_write_ns;
 };
 
 _Static_assert(sizeof(struct wg_wire_request) == 48, "fixed");

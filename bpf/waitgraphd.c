@@ -272,6 +272,7 @@ static void look_at_cgroup(const char *path, int depth)
 static void look(const struct options *o)
 {
 	static int32_t pids[MOST_PIDS];
+	static unsigned int looks;
 	int n = wg_watch_find(answers.watch, pids, MOST_PIDS);
 
 	for (int i = 0; i < n; i++)
@@ -279,6 +280,8 @@ static void look(const struct options *o)
 	look_at_records();
 	for (int i = 0; i < o->ncgroups; i++)
 		look_at_cgroup(o->cgroups[i], 0);
+	if (++looks % 10 == 0)
+		wg_watch_sweep(answers.watch);
 	wg_watch_rest(answers.watch);
 }
 
@@ -290,6 +293,8 @@ static void usage(FILE *to)
 	      "Watches recorded processes from the kernel's side and answers waitgraph. Runs in the foreground.\n\n"
 	      "  --pid PID        track this process, too, and what it starts (may be repeated)\n"
 	      "  --cgroup DIR     track every process of this cgroup directory and those below it\n"
+	      "  --trace          also trace each write of tracked processes: when pipes and sockets were last\n"
+	      "                   written. Its price: every system call of the machine takes 50-100 ns more\n"
 	      "  --socket PATH    listen here (default: WAITGRAPH_SOCKET, else " WG_SOCKET_PATH ")\n"
 	      "  --version, --help\n\n"
 	      "Needs root, or CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYSLOG and CAP_DAC_READ_SEARCH.\n", to);
@@ -300,6 +305,7 @@ static int parse(int argc, char **argv, struct options *o)
 	static const struct option longs[] = {
 		{ "pid", required_argument, NULL, 'p' },   { "cgroup", required_argument, NULL, 'c' },
 		{ "socket", required_argument, NULL, 's' }, { "version", no_argument, NULL, 'V' },
+		{ "trace", no_argument, NULL, 't' },
 		{ "help", no_argument, NULL, 'h' },	   { NULL, 0, NULL, 0 },
 	};
 	char *end;
@@ -325,6 +331,9 @@ static int parse(int argc, char **argv, struct options *o)
 				return 64;
 			}
 			o->cgroups[o->ncgroups++] = optarg;
+			break;
+		case 't':
+			o->trace = true;
 			break;
 		case 's':
 			o->socket = optarg;
@@ -401,6 +410,17 @@ int main(int argc, char **argv)
 		return rc == -EPERM || rc == -EACCES ? 77 : rc == -ENOSYS ? 69 : 70;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	answers.started = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	if (o.trace) {
+		const char *why;
+
+		rc = wg_watch_trace(answers.watch, &why);
+		if (rc) {
+			say("%s (%s)", why, strerror(-rc));
+			return 69;
+		}
+		answers.tracing = true;
+		say("tracing writes: every system call of this machine is slower for it, tracked or not");
+	}
 	for (int i = 0; i < o.npids; i++) {
 		rc = wg_watch_track(answers.watch, o.pids[i]);
 		if (rc)

@@ -7,11 +7,14 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "trace.skel.h"
 #include "watch.skel.h"
 
 #define MOST_LINKS 8
@@ -19,6 +22,7 @@
 
 struct wg_watch {
 	struct watch_bpf *skel;
+	struct trace_bpf *trace; /* NULL: not asked for */
 	struct bpf_link *links[MOST_LINKS];
 	int nlinks;
 	struct bpf_link *waking, *switching; /* only while somebody is tracked */
@@ -217,6 +221,7 @@ void wg_watch_close(struct wg_watch *w)
 		bpf_link__destroy(w->links[i]);
 	if (w->ends)
 		munmap((void *)(uintptr_t)w->ends, w->ends_size);
+	trace_bpf__destroy(w->trace);
 	watch_bpf__destroy(w->skel);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
@@ -326,4 +331,59 @@ int wg_watch_ends(struct wg_watch *w, int (*each)(const struct wg_obs_proc *p, v
 void wg_watch_counts(const struct wg_watch *w, struct wg_obs_counts *out)
 {
 	*out = w->skel->bss->wg_counts;
+}
+
+int wg_watch_trace(struct wg_watch *w, const char **why)
+{
+	int rc;
+
+	*why = NULL;
+	w->trace = trace_bpf__open();
+	rc = w->trace ? bpf_map__reuse_fd(w->trace->maps.wg_wakes, wg_watch_wakes_fd(w)) : -errno;
+	if (!rc)
+		rc = trace_bpf__load(w->trace);
+	if (!rc)
+		rc = trace_bpf__attach(w->trace);
+	if (!rc)
+		return 0;
+	*why = "the kernel refused the programs that trace system calls";
+	trace_bpf__destroy(w->trace);
+	w->trace = NULL;
+	return rc < 0 ? rc : -EPERM;
+}
+
+int wg_watch_written(struct wg_watch *w, uint64_t dev, uint64_t ino, struct wg_obs_written *out)
+{
+	struct wg_obs_inode key = { dev, ino };
+
+	if (!w->trace || bpf_map_lookup_elem(bpf_map__fd(w->trace->maps.wg_written), &key, out))
+		return -ENOENT;
+	return 0;
+}
+
+/* A process that was added while it ended: its exit had passed already. */
+void wg_watch_sweep(struct wg_watch *w)
+{
+	int fd = bpf_map__fd(w->skel->maps.wg_procs), owners = bpf_map__fd(w->skel->maps.wg_owners);
+	static int32_t gone[64];
+	int32_t key, *from = NULL;
+	struct wg_obs_proc p;
+	int n = 0;
+
+	for (int i = 0; i < WG_OBS_MAX_PROCS && n < 64 && !bpf_map_get_next_key(fd, from, &key); i++) {
+		from = &key;
+		if (kill(key, 0) && errno == ESRCH)
+			gone[n++] = key;
+	}
+	for (int i = 0; i < n; i++) {
+		int64_t count[2];
+
+		if (bpf_map_lookup_elem(fd, &gone[i], &p) || bpf_map_delete_elem(fd, &gone[i]))
+			continue;
+		__atomic_fetch_sub(&w->skel->bss->wg_counts.procs, 1, __ATOMIC_RELAXED);
+		if (!bpf_map_lookup_elem(owners, &p.uid, count) && count[0] > 0) {
+			count[0]--;
+			bpf_map_update_elem(owners, &p.uid, count, BPF_EXIST);
+		}
+	}
 }

@@ -24,6 +24,12 @@ int wg_watch_proc(struct wg_watch *w, int32_t pid, struct wg_obs_proc *out);
 int wg_watch_find(struct wg_watch *w, int32_t *pids, int most);
 /* Every end still in the ring, in no order. Stops when each() returns non-zero, and returns that. */
 int wg_watch_ends(struct wg_watch *w, int (*each)(const struct wg_obs_proc *p, void *arg), void *arg);
+/* Trace writes, too: slows every system call of the machine. 0 or -errno with *why. */
+int wg_watch_trace(struct wg_watch *w, const char **why);
+/* What was written to an inode since it is traced. 0 or -ENOENT. */
+int wg_watch_written(struct wg_watch *w, uint64_t dev, uint64_t ino, struct wg_obs_written *out);
+/* Forget processes that are gone but whose end was missed. To be called now and then. */
+void wg_watch_sweep(struct wg_watch *w);
 void wg_watch_counts(const struct wg_watch *w, struct wg_obs_counts *out);
 
 #endif

@@ -783,6 +783,102 @@ static void test_restart(void **state)
 	assert_true(g.ntasks > 0 && g.tasks[0].nkstack > 0);
 }
 
+/* ---- what --trace adds ----------------------------------------------------------------------------------- */
+
+#define WRITES 70
+
+static void a_file(const void *record, int size, void *arg)
+{
+	const struct wg_wire_head *h = record;
+	struct wg_wire_file f, *want = arg;
+
+	if (h->type == WG_WIRE_FILE && wg_wire_take(record, size, &f, sizeof(f), sizeof(f)) && f.fd == want->fd)
+		*want = f;
+}
+
+static struct wg_wire_file file_of(pid_t pid, int fd)
+{
+	struct wg_wire_file f = { .fd = fd };
+	struct wg_observer_client *c;
+	struct wg_wire_done done;
+
+	assert_int_equal(wg_observer_client_open(&c), 0);
+	assert_int_equal(wg_observer_client_ask(c, WG_WIRE_ASK_FILES, pid, a_file, &f, &done), 0);
+	assert_int_equal(done.error, 0);
+	wg_observer_client_close(c);
+	return f;
+}
+
+static void test_trace(void **state)
+{
+	char said[4096], buf[4096] = { 0 };
+	struct wg_wire_file f;
+	int p[2], status, go[2];
+	pid_t pid;
+
+	(void)state;
+	if (!usable)
+		skip();
+	assert_int_equal(pipe(p), 0);
+	assert_int_equal(pipe(go), 0);
+	/* Without: who has the pipe open, as /proc says, and nothing of writes. */
+	f = file_of(getpid(), p[1]);
+	assert_int_equal(f.pipe_readers, 1);
+	assert_int_equal(f.pipe_writers, 1);
+	assert_true(f.traced_ago == WG_WIRE_NEVER && f.last_write_ago == WG_WIRE_NEVER);
+	daemon_stop(SIGTERM);
+	assert_true(daemon_start("--trace", NULL, 0, said, sizeof(said), &status));
+	assert_non_null(strstr(said, "slower"));
+	assert_int_equal(ask(WG_WIRE_ASK_TASKS, getpid(), &scratch), 0);
+	pid = fork();
+	if (!pid) {
+		char c;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (int i = 0; i < WRITES; i++)
+			if (write(p[1], "1234567", 7) != 7)
+				_exit(1);
+		fcntl(p[1], F_SETPIPE_SZ, 4096);
+		if (read(go[0], &c, 1) != 1)
+			_exit(1);
+		/* Blocked until somebody reads. */
+		if (write(p[1], buf, sizeof(buf)) != sizeof(buf))
+			_exit(1);
+		pause();
+	}
+	until(pid, pid, 'S');
+	f = file_of(pid, p[1]);
+	assert_int_equal(f.writes, WRITES);
+	assert_int_equal(f.written_bytes, WRITES * 7);
+	assert_int_equal(f.writes_failed, 0);
+	assert_int_equal(f.pipe_writers, 1); /* one open description, two processes */
+	assert_true(f.last_write_ago < 60000000000u);
+	assert_int_equal(write(go[1], "x", 1), 1);
+	usleep(50000);
+	until(pid, pid, 'S');
+	usleep(300000);
+	f = file_of(pid, p[1]);
+	assert_int_equal(f.writes, WRITES); /* it has not returned, so it has not written */
+	for (int left = WRITES * 7 + (int)sizeof(buf); left > 0;) {
+		ssize_t n = read(p[0], buf, sizeof(buf));
+
+		assert_true(n > 0);
+		left -= (int)n;
+	}
+	usleep(50000);
+	until(pid, pid, 'S');
+	f = file_of(pid, p[1]);
+	assert_int_equal(f.writes, WRITES + 1);
+	assert_int_equal(f.written_bytes, WRITES * 7 + sizeof(buf));
+	assert_true(f.longest_write_ns >= 300000000);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(p[0]);
+	close(p[1]);
+	close(go[0]);
+	close(go[1]);
+}
+
 /* ---- those who lack what it needs --------------------------------------------------------------------------- */
 
 static void test_unprivileged(void **state)
@@ -810,7 +906,7 @@ int main(void)
 		cmocka_unit_test(test_stop),	 cmocka_unit_test(test_oom),
 		cmocka_unit_test(test_access),	 cmocka_unit_test(test_namespace),
 		cmocka_unit_test(test_hostile),	 cmocka_unit_test(test_restart),
-		cmocka_unit_test(test_unprivileged),
+		cmocka_unit_test(test_trace),	 cmocka_unit_test(test_unprivileged),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

@@ -305,13 +305,25 @@ static void take_file(struct gather *g, int32_t fd, uint64_t dev, uint64_t ino, 
 	x->write_error = error >= 0 && error < 4096 ? error : WG_NO_INT;
 }
 
+/* Pipes and sockets keep no time of their own: only a trace of the writes tells. */
+static void take_trace(struct gather *g, const struct wg_wire_file *r)
+{
+	struct wg_file *x = wg_find_file(g->p, r->fd);
+
+	if (!x || x->ino != r->ino || r->last_write_ago == WG_WIRE_NEVER)
+		return;
+	x->last_write_age_s = seconds(r->last_write_ago);
+}
+
 static void each_wire_file(const void *record, int size, void *arg)
 {
 	const struct wg_wire_head *h = record;
 	struct wg_wire_file r;
 
-	if (h->type == WG_WIRE_FILE && wg_wire_take(record, size, &r, sizeof(r), sizeof(r)))
-		take_file(arg, r.fd, r.dev, r.ino, r.write_error);
+	if (h->type != WG_WIRE_FILE || !wg_wire_take(record, size, &r, sizeof(r), sizeof(r)))
+		return;
+	take_file(arg, r.fd, r.dev, r.ino, r.write_error);
+	take_trace(arg, &r);
 }
 
 #ifdef WG_HAVE_BPF
