@@ -45,6 +45,7 @@ void wg_enter_nested(struct wg_frame *f, uint16_t flags, uint64_t stream, unsign
 	}
 	slot = f->slot = self->slot;
 	f->slotted = slot != NULL;
+	self->began_for = WG_NOBODY; /* nor of what stood below before */
 	d = f->index = live_depth(self, f->site.sp);
 	if (d < WGREC_DEPTH)
 		self->up[d] = (struct wg_up){ f->site.sp, f->site.fn, f->api, f->kind };

@@ -668,10 +668,67 @@ static void nothing_is_recorded_while_off(void **state)
 	assert_int_equal(given[5], 0);
 }
 
+/*
+ * The driver's call inside a runtime call of its kind takes that one's stamp; one that comes later, is of
+ * another kind, or stands in no such call has its own. Never the stamp of a call that is over.
+ */
+static __attribute__((noinline)) void driver_call(uint8_t kind, uint64_t *began, int *depth)
+{
+	struct wg_frame f;
+
+	wg_enter(&f, 1, WGREC_API_DRIVER, kind, 0, WG_NOSTREAM, 0, 0, 0, 0, 0);
+	*began = f.began;
+	*depth = (int)slot.depth;
+	assert_int_equal(slot.calls[f.index].since, f.began);
+	assert_int_equal(f.index + 1, slot.depth);
+	wg_leave(&f);
+}
+
+static __attribute__((noinline)) uint64_t runtime_call(uint8_t kind, uint8_t inner, uint64_t *first,
+						       uint64_t *second)
+{
+	struct wg_frame f;
+	int depth;
+
+	wg_enter(&f, 2, WGREC_API_RUNTIME, kind, 0, WG_NOSTREAM, 0, 0, 0, 0, 0);
+	driver_call(inner, first, &depth);
+	assert_int_equal(depth, 2);
+	driver_call(inner, second, &depth);
+	assert_int_equal(slot.depth, 1);
+	wg_leave(&f);
+	assert_int_equal(slot.depth, 0);
+	return f.began;
+}
+
+static void one_stamp_for_a_call_at_both_levels(void **state)
+{
+	uint64_t outer, first, second;
+	int depth;
+
+	(void)state;
+	/* The thread's very first call has no slot yet: nothing remembered to take. */
+	memset(&wg_self, 0, sizeof(wg_self));
+	memset(&slot, 0, sizeof(slot));
+	outer = runtime_call(WGREC_CALL_OTHER, WGREC_CALL_OTHER, &first, &second);
+	assert_true(outer && first >= outer && second > first);
+	for (int k = 0; k < 3; k++) {
+		outer = runtime_call(WGREC_CALL_LAUNCH, WGREC_CALL_LAUNCH, &first, &second);
+		assert_int_equal(first, outer);
+		assert_true(second > outer);
+		outer = runtime_call(WGREC_CALL_LAUNCH, WGREC_CALL_MODULE, &first, &second);
+		assert_true(first > outer && second > first);
+		driver_call(WGREC_CALL_LAUNCH, &first, &depth);
+		assert_int_equal(depth, 1);
+		assert_true(first > second);
+	}
+	assert_int_equal(slot.calls_done, 10);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(creation_is_visible_before_it_blocks, setup),
+		cmocka_unit_test_setup(one_stamp_for_a_call_at_both_levels, setup),
 		cmocka_unit_test_setup(failed_creation, setup),
 		cmocka_unit_test_setup(two_libraries_stay_apart, setup),
 		cmocka_unit_test_setup(a_name_that_no_library_has_is_not_invented, setup),
