@@ -189,7 +189,8 @@ struct wg_wait {
 	int64_t fd;		  /* READ, WRITE, SYNC, EPOLL, ACCEPT, CONNECT, FLOCK, FCNTL, IOCTL */
 	int64_t bytes;		  /* how much the call asked to move */
 	WG_VEC(struct wg_pollfd) fds; /* POLL, EPOLL (the registered set) */
-	int64_t child;		  /* WAIT: pid as this facts' namespace sees it; -1 any; WG_NO_INT */
+	int64_t child;		  /* WAIT: pid as this facts' namespace sees it; -1 any; WG_NO_INT.
+				   * SIGWAIT: -1, the end of a child would wake it */
 	const char *path;	  /* OPEN, FSMETA, FAULT: the path or mapped file */
 	int64_t key;		  /* SYSV: semaphore or queue id */
 	/* The file system behind path or fd, when that is what does not answer. */

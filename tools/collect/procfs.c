@@ -948,6 +948,23 @@ static void take_stack(struct wg_facts *f, struct wg_thread *t, struct sample *s
 		s->t.wchan = t->kernel_stack.v[0];
 }
 
+/*
+ * Would the end of a child end this wait for a signal? timeout(1) and the wait of some shells are
+ * sigsuspend(2). While it lasts, the mask in status is the one that it was given.
+ */
+static bool awaits_child(const struct wg_process *p, const struct wg_wait *w,
+			 const struct wg_pt_status *s, struct wg_mem *m)
+{
+	const uint64_t child = 1ull << (SIGCHLD - 1);
+	uint64_t set;
+
+	if (!p->children.n || !w->syscall_name)
+		return false;
+	if (!strncmp(w->syscall_name, "rt_sigtimedwait", 15))
+		return m && w->has_args && !wg_mem_read(m, w->args[0], &set, sizeof(set)) && set & child;
+	return s->got_caught && s->caught & child && !(s->blocked & child);
+}
+
 static void take_thread(struct wg_facts *f, struct wg_process *p, struct wg_thread *t,
 			struct sample *s, struct wg_mem *m)
 {
@@ -968,6 +985,8 @@ static void take_thread(struct wg_facts *f, struct wg_process *p, struct wg_thre
 	take_stack(f, t, s);
 	t->wchan = s->t.wchan;
 	wg_wait_decode(f, p, t, &s->t, m);
+	if (t->wait.op == WG_OP_SIGWAIT && s->got_status && awaits_child(p, &t->wait, &s->status, m))
+		t->wait.child = -1;
 }
 
 static void why_no_syscalls(struct wg_facts *f, struct wg_process *p, int err)

@@ -217,6 +217,10 @@ bool wg_pt_status(const char *s, struct wg_pt_status *out)
 	p = value_of(s, "SigBlk");
 	for (size_t i = 0; p && i < sizeof(out->sigblk) - 1 && digit(p[i]) < 16; i++)
 		out->sigblk[i] = p[i];
+	out->blocked = strtoull(out->sigblk, NULL, 16);
+	p = value_of(s, "SigCgt");
+	out->got_caught = p && out->sigblk[0];
+	out->caught = out->got_caught ? strtoull(p, NULL, 16) : 0;
 	return true;
 }
 

@@ -36,6 +36,8 @@ struct wg_pt_status {
 	int32_t tracer, nspid, tgid;
 	int ns_depth; /* namespaces that NSpid names; 0 absent */
 	char sigblk[20];
+	uint64_t caught, blocked; /* signals: bit 0 is signal 1 */
+	bool got_caught;	  /* both are known */
 };
 bool wg_pt_status(const char *s, struct wg_pt_status *out);
 

@@ -775,6 +775,35 @@ static int64_t restarted(const struct wg_thread *t, struct wg_mem *m, const stru
 	return WG_NO_INT;
 }
 
+/*
+ * Either end of a splice may be the one that waits: the kernel function that it sleeps in belongs
+ * to one of them. Where that is not told both stay possible.
+ */
+static void moves_between(struct wg_facts *f, struct wg_thread *t, int in, int out)
+{
+	static const struct {
+		const char *function;
+		enum wg_op op;
+	} ends[] = { { "ipipe_prep", WG_OP_READ }, { "splice_from_pipe_next", WG_OP_READ },
+		     { "opipe_prep", WG_OP_WRITE }, { "wait_for_space", WG_OP_WRITE } };
+	enum wg_op op = wg_op_of_wchan(t->wchan);
+	struct wg_wait *w = &t->wait;
+
+	for (size_t i = 0; op == WG_OP_UNKNOWN && i < t->kernel_stack.n; i++) { /* innermost first */
+		op = wg_op_of_wchan(t->kernel_stack.v[i]);
+		for (size_t k = 0; k < sizeof(ends) / sizeof(ends[0]); k++)
+			if (!strncmp(t->kernel_stack.v[i], ends[k].function, strlen(ends[k].function)))
+				op = ends[k].op;
+	}
+	if (op == WG_OP_READ || op == WG_OP_WRITE) {
+		w->op = op;
+		w->fd = op == WG_OP_READ ? in : out;
+		return;
+	}
+	add_fd(f, w, in, POLLIN);
+	add_fd(f, w, out, POLLOUT);
+}
+
 /* ---- one thread -------------------------------------------------------------------------------- */
 
 static void decode_call(struct wg_facts *f, struct wg_process *p, struct wg_thread *t,
@@ -917,17 +946,14 @@ static void decode_call(struct wg_facts *f, struct wg_process *p, struct wg_thre
 		w->timeout_known = false;
 		absolute(f, p, w, m, a[4], CLOCK_REALTIME);
 		break;
-	case F_SPLICE: /* either end may be the one that waits */
-		add_fd(f, w, (int)a[0], POLLIN);
-		add_fd(f, w, (int)(strcmp(d->name, "tee") ? a[2] : a[1]), POLLOUT);
+	case F_SPLICE:
+		moves_between(f, t, (int)a[0], (int)(strcmp(d->name, "tee") ? a[2] : a[1]));
 		break;
 	case F_SENDFILE:
-		add_fd(f, w, (int)a[1], POLLIN);
-		add_fd(f, w, (int)a[0], POLLOUT);
+		moves_between(f, t, (int)a[1], (int)a[0]);
 		break;
 	case F_COPY_RANGE:
-		add_fd(f, w, (int)a[0], POLLIN);
-		add_fd(f, w, (int)a[2], POLLOUT);
+		moves_between(f, t, (int)a[0], (int)a[2]);
 		break;
 	case F_MSYNC: {
 		const struct wg_map *map = m ? wg_mem_map_at(m, a[0]) : NULL;

@@ -310,6 +310,7 @@ void wg_resolve_fd_io(struct wg_ctx *c, const struct wg_file *file, bool writes,
 bool wg_fd_targets(struct wg_ctx *c, const struct wg_file *file, bool writes, double timeout);
 void wg_resolve_poll(struct wg_ctx *c);
 void wg_resolve_wait(struct wg_ctx *c);
+bool wg_resolve_sigwait(struct wg_ctx *c); /* a wait for SIGCHLD with children */
 void wg_resolve_ipc(struct wg_ctx *c);
 bool wg_kin_targets(struct wg_ctx *c, uint32_t from);
 uint32_t wg_fuse_server(struct wg_ctx *c, int32_t proc, bool *sure); /* resolve_fuse.c */

@@ -230,6 +230,8 @@ static void resolve_op(struct wg_ctx *c)
 		wg_resolve_ipc(c);
 		return;
 	case WG_OP_SIGWAIT:
+		if (wg_resolve_sigwait(c))
+			return;
 		end_here(c, CL_IDLE, FATE_IDLE, NULL);
 		return;
 	default:

@@ -18,7 +18,9 @@ static void wait_child(struct wg_ctx *c, int32_t proc, bool only)
 	if (pi->main_thr >= 0 && pi->p->threads.v[pi->main_thr].tid == pi->p->pid &&
 	    pi->p->threads.v[pi->main_thr].state != 'Z' && !pi->is_self)
 		to = pi->tbase + (uint32_t)pi->main_thr;
-	e = wg_edge(b, c->node, to, WG_EDGE_CHILD_OF, only, "argument of the wait");
+	e = wg_edge(b, c->node, to, WG_EDGE_CHILD_OF, only,
+		    c->t->wait.op == WG_OP_SIGWAIT ? "the end of a child would wake it by its signal"
+						   : "argument of the wait");
 	e->since = c->t->wait.since_s;
 	e->says = "for the end of";
 }
@@ -70,4 +72,24 @@ void wg_resolve_wait(struct wg_ctx *c)
 	wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
 		   "it waits for children that could not be looked at");
 	b->n.v[c->node].end.missing = "the child processes";
+}
+
+bool wg_resolve_sigwait(struct wg_ctx *c)
+{
+	const struct wg_wait *w = &c->t->wait;
+	struct wg_b *b = c->b;
+
+	if (!wg_has_int(w->child) || wg_has_sec(wg_timeout(c->t)) || b->n.v[c->node].bystander)
+		return false;
+	for (size_t k = 0; k < c->p->children.n; k++) {
+		int32_t i = wg_pid_proc(b, b->pi[c->proc].host, c->p->children.v[k]);
+
+		if (i < 0 || b->pi[i].dead || b->pi[i].is_self)
+			continue;
+		wg_resolve_wait(c);
+		b->n.v[c->node].wkind = "child";
+		b->n.v[c->node].wdoes = "waits for a child's signal";
+		return true;
+	}
+	return false;
 }
