@@ -30,9 +30,9 @@
 #define SOCKET "/tmp/wg-bench-observer.sock"
 
 enum { FUTEX, WRITE, SWITCH, NWORK };
-enum { BARE, IDLE, BESIDE, TRACKED, TRACE_WAKES, TRACE_CALLS, NMODE };
+enum { BARE, IDLE, BESIDE, TRACKED, BESIDE_TRACE, TRACKED_TRACE, TRACE_WAKES, TRACE_CALLS, NMODE };
 static const char *const work_names[NWORK] = { "futex", "pwrite", "switch" };
-static const char *const mode_names[NMODE] = { "bare", "waitgraphd, nobody tracked", "another one tracked", "tracked itself",
+static const char *const mode_names[NMODE] = { "bare", "waitgraphd, nobody tracked", "another one tracked", "tracked itself", "--trace, another one tracked", "--trace, tracked itself",
 	"bpftrace: wakes and sleeps", "bpftrace: futex and write calls" };
 
 static double clock_of(clockid_t c)
@@ -154,7 +154,8 @@ static pid_t start_mode(int mode, pid_t subject)
 {
 	static char daemon_path[] = WG_BUILD_DIR "/bin/waitgraphd";
 	char number[16];
-	char *d[] = { daemon_path, "--socket", SOCKET, mode == IDLE ? NULL : "--pid", number, NULL };
+	char *d[] = { daemon_path, "--socket", SOCKET, mode == IDLE ? NULL : "--pid", number,
+		      mode >= BESIDE_TRACE ? "--trace" : NULL, NULL };
 	char *wakes[] = { "bpftrace", "-B", "none", "-e",
 		"BEGIN { printf(\"ready\\n\"); } tracepoint:sched:sched_waking { @w[args->pid] = count(); @by[args->pid] = tid; }"
 		"tracepoint:sched:sched_switch { @off[tid] = nsecs; }", NULL };
@@ -164,8 +165,8 @@ static pid_t start_mode(int mode, pid_t subject)
 		"tracepoint:syscalls:sys_enter_pwrite64 { @w[tid] = nsecs; } "
 		"tracepoint:syscalls:sys_exit_pwrite64 { delete(@w[tid]); }", NULL };
 
-	snprintf(number, sizeof(number), "%d", mode == TRACKED ? subject : getpid());
-	return mode == BARE ? 0 : mode <= TRACKED ? start(d, "listening") :
+	snprintf(number, sizeof(number), "%d", mode == TRACKED || mode == TRACKED_TRACE ? subject : getpid());
+	return mode == BARE ? 0 : mode <= TRACKED_TRACE ? start(d, "listening") :
 	       start(mode == TRACE_WAKES ? wakes : calls, "ready");
 }
 
