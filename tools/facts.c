@@ -337,8 +337,21 @@ struct wg_process *wg_find_process(const struct wg_facts *f, int32_t pid)
 	return NULL;
 }
 
+/* Both lists are in order nearly always, and long where it counts: halving first, then all. */
 struct wg_thread *wg_find_thread(const struct wg_process *p, int32_t tid)
 {
+	size_t lo = 0, hi = p->threads.n;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (p->threads.v[mid].tid < tid)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo < p->threads.n && p->threads.v[lo].tid == tid)
+		return &p->threads.v[lo];
 	for (size_t i = 0; i < p->threads.n; i++)
 		if (p->threads.v[i].tid == tid)
 			return &p->threads.v[i];
@@ -347,6 +360,18 @@ struct wg_thread *wg_find_thread(const struct wg_process *p, int32_t tid)
 
 struct wg_file *wg_find_file(const struct wg_process *p, int64_t fd)
 {
+	size_t lo = 0, hi = p->files.n;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (p->files.v[mid].fd < fd)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo < p->files.n && p->files.v[lo].fd == fd)
+		return &p->files.v[lo];
 	for (size_t i = 0; i < p->files.n; i++)
 		if (p->files.v[i].fd == fd)
 			return &p->files.v[i];
