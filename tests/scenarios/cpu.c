@@ -3,6 +3,7 @@
  * story: one thread burns a core; is it work, or does it poll for something that never comes?
  * proof: the loop below either computes without end or reads one word that nobody writes
  * case: spin_flag class=spin-wait hung=true culprit=tid
+ * case: spin_calls class=spin-wait hung=true culprit=tid
  * case: spin_yield class=spin-wait hung=true culprit=tid
  * case: compute class=busy-cpu hung=false culprit=tid
  * case: compute_thread class=busy-cpu hung=false
@@ -65,8 +66,12 @@ int main(int argc, char **argv)
 	if (is(argc, argv, "poll_syscall"))
 		while (access("/tmp/waitgraph-no-such-file-ever", F_OK))
 			usleep(1000);
-	while (!flag)
-		if (is(argc, argv, "spin_yield"))
+	while (is(argc, argv, "spin_calls") && !flag)
+		; /* the same with a function's call in every turn */
+	if (is(argc, argv, "spin_yield"))
+		while (!flag)
 			sched_yield();
+	while (!flag)
+		;
 	return 0;
 }

@@ -24,6 +24,11 @@ if case == "takes":                       # the signal is the program's own affa
     signal.signal(signal.SIGURG, lambda *a: None)
 if case == "blocks":
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
+if case == "uninterruptible":             # until its vfork()ed child execs or ends: never
+    with open(os.environ["SCENARIO_OUT"], "a") as f:
+        f.write("ready\n")
+    if ctypes.CDLL(None).vfork() == 0:
+        time.sleep(3600)
 a, b = threading.RLock(), threading.RLock()
 def inner_wait(first, second):
     with first:
@@ -228,6 +233,20 @@ def user_stopped(opt, box):
     a = box.ask([box.waitgraph, "why", "--json", str(pid)], [box.lockdown, "--uid", str(USER), "--ptrace", "--"])
     verdict(a, HUNG, "stopped")
     check(a[3] < 4, f"{a[3]:.1f} s: a stopped process was waited for")
+
+
+def user_uninterruptible(opt, box):
+    """No signal reaches the main thread: the recorder's own thread answers."""
+    pid = py(opt, box, "uninterruptible")
+    check(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] == "D", "the plant does not stand")
+    a = box.ask([box.waitgraph, "dump", "--json", str(pid)], [box.lockdown, "--uid", str(USER), "--ptrace", "--"])
+    check(a[1], a[2])
+    p = next(p for p in a[1]["processes"] if p["pid"] == pid)
+    check("signal" in p["sources"], f"sources {p['sources']}, missing {p['missing']}")
+    main = next(t for t in p["threads"] if t["tid"] == pid)
+    check(main["state"] == "D" and main["native_stack"], f"main thread: {main['state']}")
+    check(a[3] < 6, f"{a[3]:.1f} s")
+    ours_unseen(a[1])
 
 
 def user_undumpable(opt, box):

@@ -125,6 +125,7 @@ int main(int argc, char **argv)
 			tell("culprit_pid %d", (int)getpid());
 			if (fork() == 0) {
 				setsid();
+				tell("culprit_pid %d", (int)getpid()); /* all that is left: the writer is reaped */
 				tell("cleanup_pid %d", (int)getpid());
 				forever();
 			}

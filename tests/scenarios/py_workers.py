@@ -6,7 +6,7 @@ proof: the worker is killed, stopped, set to compute or left silent by this file
 case: killed class=peer-dead hung=true culprit=pid settle=3
 case: stopped class=stopped hung=true culprit=pid settle=3
 case: computing class=busy-cpu hung=false culprit=pid settle=3
-case: asleep class=idle|peer-silent|progressing hung=false settle=3
+case: asleep class=idle|peer-silent|progressing hung=any settle=3
 """
 # SPDX-License-Identifier: Apache-2.0
 import multiprocessing as mp, os, signal, time

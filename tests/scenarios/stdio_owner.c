@@ -5,7 +5,7 @@
  * proof: flockfile() is called by the thread named below, and by no other; handlers run on the thread that
  *        raise() interrupts
  * case: file_owner_computing class=busy-cpu hung=false culprit=tid
- * case: file_owner_gone class=lock-orphaned hung=true culprit=tid
+ * case: file_owner_gone class=lock-orphaned hung=true
  * case: file_mutex_cycle class=deadlock hung=true
  * case: file_owner_reads class=peer-silent hung=true culprit=pid
  * case: file_short_holds class=busy-cpu|progressing|idle hung=false
