@@ -289,6 +289,10 @@ void wg_dump_request(void)
 	struct wg_text t;
 	int pid;
 
+	if (wg_settings.emulated) {
+		wg_plain_report(2);
+		return;
+	}
 	wg_dump_reap();
 	for (;;) {
 		was = IDLE;

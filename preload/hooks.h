@@ -37,6 +37,7 @@ struct wg_settings {
 	uint64_t trace_max;
 	char tool[256];	      /* WAITGRAPH_TOOL or "" */
 	bool disabled;
+	bool emulated; /* under valgrind, which ends a program that uses clone() as our dump does */
 };
 extern struct wg_settings wg_settings;
 

@@ -33,6 +33,7 @@
 #define MAX_GIVEN 24
 #define MAX_INITS 24
 #define MAX_WAITING 1024
+#define ROOMS 256 /* threads with an open group at a time */
 #define NO_ROOT (-1)
 #define NO_REDOP 255
 #define NO_COLOR (-1)
@@ -87,13 +88,22 @@ struct given { /* calls that wait for their stream: numbers first ... end - 1 */
 	uint64_t first, end, p2p_first, p2p_end;
 	uint16_t fn, p2p_fn;
 };
-struct group {
-	uint32_t depth, calls, ngiven, ninits;
+/*
+ * What a thread's open group holds is lent to it. As thread-local memory it would be more than the
+ * loader has to spare when LD_AUDIT is set, and then no program starts under us at all.
+ */
+struct room {
+	uint32_t taken;
 	struct given given[MAX_GIVEN];
 	struct {
 		int32_t comm;
 		void **out;
 	} inits[MAX_INITS];
+};
+static struct room rooms[ROOMS];
+struct group {
+	uint32_t depth, calls, ngiven, ninits;
+	struct room *room; /* NULL: nothing in it yet */
 };
 static __thread struct group group WG_INITIAL_EXEC;
 /* Non-blocking communicators: given when they say that they are ready. By index in COMMS. */
@@ -294,6 +304,14 @@ static void created(const struct library *l, int32_t c, void **out, int r)
 	}
 }
 
+static bool have_room(void)
+{
+	for (uint32_t i = 0; !group.room && i < ROOMS; i++)
+		if (!__atomic_exchange_n(&rooms[i].taken, 1, __ATOMIC_ACQ_REL))
+			group.room = &rooms[i];
+	return group.room != NULL;
+}
+
 static void init_end(const struct library *l, int32_t c, void **out, int r)
 {
 	int saved = errno;
@@ -304,9 +322,9 @@ static void init_end(const struct library *l, int32_t c, void **out, int r)
 		early.how = NULL;
 	}
 	if (group.depth && (r == NCCL_SUCCESS || r == NCCL_IN_PROGRESS)) {
-		if (c >= 0 && group.ninits < MAX_INITS) {
-			group.inits[group.ninits].comm = c;
-			group.inits[group.ninits++].out = out;
+		if (c >= 0 && group.ninits < MAX_INITS && have_room()) {
+			group.room->inits[group.ninits].comm = c;
+			group.room->inits[group.ninits++].out = out;
 		}
 	} else {
 		created(l, c, out, r);
@@ -358,18 +376,18 @@ static void group_note(const struct coll *k)
 {
 	group.calls++;
 	for (uint32_t n = 0; n < group.ngiven; n++)
-		if (group.given[n].comm == k->comm &&
-		    group.given[n].stream_index == k->a.stream_index) {
-			note_given(&group.given[n], k);
+		if (group.room->given[n].comm == k->comm &&
+		    group.room->given[n].stream_index == k->a.stream_index) {
+			note_given(&group.room->given[n], k);
 			return;
 		}
-	if (group.ngiven == MAX_GIVEN) {
+	if (group.ngiven == MAX_GIVEN || !have_room()) {
 		wg_note("an NCCL group of more communicators and streams than are kept");
 		return;
 	}
-	group.given[group.ngiven] = (struct given){ .comm = k->comm,
+	group.room->given[group.ngiven] = (struct given){ .comm = k->comm,
 						    .stream_index = k->a.stream_index };
-	note_given(&group.given[group.ngiven++], k);
+	note_given(&group.room->given[group.ngiven++], k);
 }
 
 static void give(const struct given *g)
@@ -452,10 +470,13 @@ static void group_end(const struct library *l, int r)
 	int saved = errno;
 
 	for (uint32_t n = 0; n < group.ninits; n++)
-		created(l, group.inits[n].comm, group.inits[n].out, r);
+		created(l, group.room->inits[n].comm, group.room->inits[n].out, r);
 	for (uint32_t n = 0; n < group.ngiven; n++)
-		settle(&group.given[n], r);
+		settle(&group.room->given[n], r);
 	group.ninits = group.ngiven = group.calls = 0;
+	if (group.room)
+		__atomic_store_n(&group.room->taken, 0, __ATOMIC_RELEASE);
+	group.room = NULL;
 	errno = saved;
 }
 
@@ -615,7 +636,7 @@ BODY(ncclGroupEnd)
 	(void)f;
 	if (group.depth == 1)
 		for (uint32_t n = 0; n < group.ngiven; n++)
-			wg_stream_mark_index(group.given[n].stream_index);
+			wg_stream_mark_index(group.room->given[n].stream_index);
 	r = REAL(l, ncclGroupEnd, (void))();
 	if (group.depth && !--group.depth)
 		group_end(l, r);
@@ -942,6 +963,8 @@ void wg_nccl_tick(void)
 void wg_nccl_fork_child(void)
 {
 	memset(&group, 0, sizeof(group));
+	for (uint32_t i = 0; i < ROOMS; i++)
+		rooms[i].taken = 0;
 	memset(waiting, 0, sizeof(waiting));
 	early.how = NULL;
 	wg_in_nccl = 0;

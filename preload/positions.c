@@ -169,7 +169,9 @@ bool wg_context_waits(int32_t context)
 static bool idle(int32_t context)
 {
 	for (uint32_t i = 0; i < wg_q.nstreams && wg_q.streams; i++)
-		if (wg_slots[i].context == context && wg_stream_at((int32_t)i)->valid &&
+		/* The slot first: an entry that nobody has reserved must not even be read. */
+		if (atomic_load(&wg_slots[i].state) != WG_SLOT_FREE &&
+		    wg_slots[i].context == context && wg_stream_at((int32_t)i)->valid &&
 		    wg_stream_done(i) < wg_stream_at((int32_t)i)->enqueued)
 			return false;
 	return true;

@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -499,6 +500,22 @@ static void tidy(int dir, uint64_t pidns)
 	close(fd);
 }
 
+/*
+ * The directory is everybody's: data loaders keep their batches there, and writing to a full one is
+ * SIGBUS for whoever comes second. A small one is left alone, there is the memfd.
+ */
+static bool would_fill(int fd)
+{
+	struct statfs fs;
+	uint64_t needed = PAGE;
+
+	for (unsigned int i = 0; i < SECTIONS; i++)
+		needed += sections[i].reserved;
+	if (fstatfs(fd, &fs) || !fs.f_blocks)
+		return false;
+	return fs.f_bavail * (uint64_t)fs.f_bsize < needed + fs.f_blocks * (uint64_t)fs.f_bsize / 8;
+}
+
 static int reserve_at_start(int fd)
 {
 	if (ftruncate(fd, (off_t)file_size))
@@ -536,7 +553,7 @@ static int create_on_tmpfs(void)
 		unlinkat(dir, name, 0);
 		fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	}
-	rc = fd < 0 ? -errno : reserve_at_start(fd);
+	rc = fd < 0 ? -errno : would_fill(fd) ? -ENOSPC : reserve_at_start(fd);
 	if (rc && fd >= 0) {
 		close(fd);
 		unlinkat(dir, name, 0);

@@ -234,6 +234,8 @@ void wg_settings_read(char **envp)
 				home = value;
 			else if (!strncmp(e, "XDG_STATE_HOME=", 15))
 				state = value;
+			else if (!strncmp(e, "LD_PRELOAD=", 11) && strstr(value, "/vgpreload_"))
+				wg_settings.emulated = true;
 			keep(e);
 			continue;
 		}
