@@ -58,6 +58,11 @@ int wg_exit_of_errno(int err)
 		return WG_EXIT_OK;
 	case ESRCH:
 	case ENOENT:
+	case ENOTDIR:
+	case ELOOP:
+	case ENAMETOOLONG:
+	case ENXIO: /* a device or socket that cannot be opened */
+	case ENODEV:
 		return WG_EXIT_NOINPUT;
 	case EPERM:
 	case EACCES:

@@ -464,7 +464,7 @@ int wg_answer(const struct wg_graph *g, const struct wg_ask *q, bool full)
 		rc = full ? wg_render_dump(out, g, &o) : wg_render_why(out, g, &o);
 	if ((out != stdout ? fclose(out) : fflush(out)) && !rc && errno != EPIPE)
 		rc = -errno;
-	if (rc)
+	if (rc && rc != -EPIPE) /* `| head` has what it wanted */
 		return wg_fail(wg_exit_of_errno(rc) == WG_EXIT_NOINPUT ? WG_EXIT_DEFECT :
 									 wg_exit_of_errno(rc),
 			       q->verb, "writing: %s%s", strerror(-rc),

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff.c - waitgraph diff A B [--json]: which library or call site took the headroom. */
+#include <errno.h>
+
 #include "cmd.h"
 
 #include "../memory/compare.h"
@@ -82,7 +84,7 @@ int wg_cmd_diff(int argc, char **argv)
 	}
 	wgm_close_all(a, na);
 	wgm_close_all(b, nb);
-	if (fflush(stdout) || ferror(stdout))
+	if ((fflush(stdout) || ferror(stdout)) && errno != EPIPE)
 		return wg_fail(WG_EXIT_DEFECT, "diff", "writing the answer failed");
 	return code;
 }

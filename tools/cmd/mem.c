@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mem.c - waitgraph mem TRACE... | DIR [--json]: what took the GPU's memory. */
+#include <errno.h>
+
 #include "cmd.h"
 
 #include "../memory/print.h"
@@ -78,7 +80,7 @@ int wg_cmd_mem(int argc, char **argv)
 		       n > 1 ? " ..." : "");
 	}
 	wgm_close_all(all, n);
-	if (fflush(stdout) || ferror(stdout))
+	if ((fflush(stdout) || ferror(stdout)) && errno != EPIPE)
 		return wg_fail(WG_EXIT_DEFECT, "mem", "writing the answer failed");
 	return code;
 }

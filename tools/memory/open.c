@@ -13,6 +13,9 @@ static int code_of(int err)
 	switch (-err) {
 	case ENOENT:
 	case ENOTDIR:
+	case ELOOP:
+	case ENAMETOOLONG:
+	case ENXIO:
 		return 66;
 	case EACCES:
 	case EPERM:
