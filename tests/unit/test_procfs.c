@@ -855,6 +855,88 @@ static void in_clock_sleep(void)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
 
+static void in_overwritten_sleep(void)
+{
+	/* In memory that the test can write to: what stands there is no longer what was passed. */
+	struct timespec *t = (struct timespec *)(void *)&sh->v[0];
+
+	clock_gettime(CLOCK_MONOTONIC, t);
+	t->tv_sec += 300;
+	ready();
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, t, NULL);
+}
+
+/* A time that nobody can mean is not told as a fact, whatever became of the memory. */
+static void test_implausible_sleep(void **state)
+{
+	static const int64_t nonsense[][2] = { { 140720308486144, 5 }, { 1, 0 }, { -7, 3 },
+					       { 1000, -1 }, { 1000, 2000000000 }, { INT64_MAX, 0 } };
+	struct plant x;
+	pid_t pid;
+
+	(void)state;
+	pid = start(in_overwritten_sleep);
+	settle(pid);
+	for (size_t i = 0; i < sizeof(nonsense) / sizeof(nonsense[0]); i++) {
+		sh->v[0] = nonsense[i][0];
+		sh->v[1] = nonsense[i][1];
+		look(&x, pid, false);
+		assert_int_equal(x.t->wait.op, WG_OP_SLEEP);
+		assert_false(x.t->wait.timeout_known);
+		assert_true(isnan(x.t->wait.timeout_s));
+		wg_facts_free(x.f);
+	}
+	look(&x, pid, false);
+	reap(&x);
+}
+
+/* The kernel's log: errors that can explain a hang, since the process began, in the kernel's own words. */
+static void test_kmsg(void **state)
+{
+	static const struct {
+		const char *line;
+		bool taken;
+	} lines[] = {
+		{ "3,100,90000000,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", true },
+		{ "6,101,90000000,-;oom-kill:constraint=CONSTRAINT_MEMCG,task=python,pid=7", true },
+		{ "3,102,90000000,-;INFO: task python:77 blocked for more than 122 seconds.", true },
+		{ "3,103,90000000,-;blk_update_request: I/O error, dev sda, sector 8", true },
+		{ "5,104,90000000,-;nfs: server store not responding, still trying", true },
+		{ "3,105,90000000,-;pcieport 0000:00:1c.0: AER: Uncorrected (Fatal) error", true },
+		{ "4,106,90000000,-;BUG: soft lockup - CPU#3 stuck for 26s!", true },
+		/* Greetings, of any time. */
+		{ "5,107,90000000,-;Kernel command line: quiet nvidia.x=1 hung_task_panic=0", false },
+		{ "6,108,90000000,-;fuse: init (API version 7.45)", false },
+		{ "4,109,90000000,-;nvidia: loading out-of-tree module taints kernel.", false },
+		{ "3,110,90000000,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.159", false },
+		{ "6,111,90000000,-;pcieport 0000:00:1c.0: AER: enabled with IRQ 122", false },
+		{ "6,112,90000000,-;XFS (sda1): Ending clean mount", false },
+		{ "6,113,90000000,-;mlx5_core 0000:5e:00.0: firmware version: 28.39", false },
+		/* Before the process began. */
+		{ "3,114,10000000,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", false },
+		/* Written by a program, not by the kernel; no record at all. */
+		{ "11,115,90000000,-;NVRM: Xid (PCI:0000:3b:00): 79", false },
+		{ "Out of memory", false },
+		{ ";Out of memory", false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		char line[256];
+		double ago = -1;
+		const char *text;
+
+		snprintf(line, sizeof(line), "%s\n SUBSYSTEM=pci\n", lines[i].line);
+		text = wg_kmsg_record(line, 100.0, 50.0, &ago);
+		if (!!text != lines[i].taken)
+			fail_msg("%s", lines[i].line);
+		if (text) {
+			near(ago, 10, 1e-6);
+			assert_string_equal(text, strchr(lines[i].line, ';') + 1);
+		}
+	}
+}
+
 static void test_sleeps(void **state)
 {
 	struct plant x;
@@ -1837,6 +1919,8 @@ static int run_all(const char *who)
 		cmocka_unit_test(test_wait),
 		cmocka_unit_test(test_locks),
 		cmocka_unit_test(test_sleeps),
+		cmocka_unit_test(test_implausible_sleep),
+		cmocka_unit_test(test_kmsg),
 		cmocka_unit_test(test_signals),
 		cmocka_unit_test(test_open),
 		cmocka_unit_test(test_sysv),

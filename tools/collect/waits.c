@@ -366,12 +366,10 @@ static void absolute(struct wg_facts *f, struct wg_process *p, struct wg_wait *w
 	at -= (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 	/*
 	 * Nobody still sleeps towards a moment long past: those bytes are of another time (the
-	 * thread left while they were read).
+	 * thread left while they were read, or another wrote there), nor towards one in centuries.
 	 */
-	if (at < -LATE_WAKE_S)
+	if (at < -LATE_WAKE_S || at > LONGEST_WAIT_S)
 		return;
-	if (at > LONGEST_WAIT_S)
-		at = INFINITY; /* as some condition variables wait for ever; checked below */
 	if (wg_has_sec(w->since_s))
 		at += w->since_s;
 	w->timeout_s = at > 0 ? at : 0;
