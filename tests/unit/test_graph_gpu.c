@@ -206,6 +206,23 @@ static void value_writer_blocked(struct wg_facts *f) /* thread B's write is queu
 	c->object = 0xaaa0;
 }
 
+static void value_other_frees(struct wg_facts *f) /* main waits for a value, the other thread is held in a free */
+{
+	struct wg_process *p = app(f);
+
+	wait_value(f, p, 0);
+	call(f, thr(f, p, 101, "b"), "cuMemFreeHost", WG_CALL_FREE, 10);
+}
+
+static void value_driver_polls(struct wg_facts *f) /* the driver's own thread burns CPU: it writes nothing */
+{
+	struct wg_process *p = app(f);
+
+	wait_value(f, p, 0);
+	runs(thr(f, p, 101, "cuda0"));
+	native(f, T(p, 101), "libcuda.so.1:poll_loop libcuda.so.1 libc.so.6:start_thread");
+}
+
 static void event_behind_kernel(struct wg_facts *f)
 {
 	struct wg_process *p = app(f);
@@ -535,6 +552,8 @@ static const struct graph_case cases[] = {
 	{"value, host computes", value_host_computes, "busy-cpu", N, 0, 0, NULL, 0},
 	{"value, host's heartbeat", value_host_heartbeat, "gpu-wait-unsignaled", Y, 0, 0, NULL, 1},
 	{"value, its writer behind a free", value_writer_blocked, "implicit-sync", Y, 0, 0, NULL, 1},
+	{"value, another thread frees", value_other_frees, "implicit-sync", Y, 100, 101, "cuMemFreeHost", 1},
+	{"value, the driver polls", value_driver_polls, "gpu-wait-unsignaled", Y, 100, 0, NULL, 0},
 	{"event behind a kernel", event_behind_kernel, "gpu-kernel-stuck", Y, 100, 0, "spinner", 0},
 	{"event satisfied", event_satisfied, "gpu-kernel-stuck", Y, 100, 0, "tail_kernel", 0},
 	{"event never recorded", event_never_recorded, "busy-gpu", N, 0, 0, NULL, 0},

@@ -467,6 +467,27 @@ static struct wg_process *queue_pair(struct wg_facts *f, const char *call)
 	return q;
 }
 
+static void protocol_lost(struct wg_facts *f) /* client waits for an answer, handler for the next request */
+{
+	struct wg_process *q;
+	struct wg_file *l;
+
+	both_read(f);
+	q = f->procs.v[1];
+	l = file(f, q, 9, WG_FILE_SOCKET, 700, O_RDWR);
+	l->sock_state = WG_SOCK_LISTEN;
+	l->sock_local = "127.0.0.1:7000";
+	q->files.v[0].sock_local = "127.0.0.1:7000";
+	f->procs.v[0]->files.v[0].sock_remote = "127.0.0.1:7000";
+}
+
+static void server_of_hung_client(struct wg_facts *f) /* asked is the server: its client is deadlocked */
+{
+	protocol_lost(f);
+	f->asked.v[0] = 200;
+	mutex(MAIN(f->procs.v[0]), 0x10, 100);
+}
+
 static void mq_full(struct wg_facts *f) { pauses(MAIN(queue_pair(f, "mq_timedsend"))); }
 static void mq_stopped(struct wg_facts *f) { stops(queue_pair(f, "mq_timedreceive")); }
 static void mq_served(struct wg_facts *f) { runs(MAIN(queue_pair(f, "mq_timedreceive"))); }
@@ -898,6 +919,22 @@ static void accepts(struct wg_facts *f) /* a server under requests repeats a cal
 	MAIN(p)->repeat_errno = 0;
 }
 
+static struct wg_process *spins_with_kin(struct wg_facts *f)
+{
+	struct wg_process *p, *q;
+
+	spin(f);
+	p = f->procs.v[0];
+	q = proc(f, 200, "app");
+	p->exe = q->exe = "/usr/bin/app";
+	p->ppid = q->ppid = 50;
+	return q;
+}
+
+static void spin_kin_works(struct wg_facts *f) { runs(MAIN(spins_with_kin(f))); }
+static void spin_kin_sleeps(struct wg_facts *f) { sleeps(MAIN(spins_with_kin(f)), 3600, 12); }
+static void spin_kin_stopped(struct wg_facts *f) { stops(spins_with_kin(f)); }
+
 static void yields(struct wg_facts *f)
 {
 	struct wg_thread *t = MAIN(proc(f, 100, "app"));
@@ -1114,6 +1151,8 @@ static const struct graph_case cases[] = {
 	{"event loop with one silent peer", loop_one_peer, "peer-silent", Y, 200, 0, NULL, 0},
 	{"event loop with one working peer", loop_one_peer_works, "busy-cpu", N, 200, 0, NULL, 0},
 	{"server's handler hangs", handler_hangs, "lock-self", Y, 200, 201, NULL, 1},
+	{"request lost", protocol_lost, "peer-silent", Y, 200, 0, NULL, 0},
+	{"server of a hung client", server_of_hung_client, "lock-self", Y, 100, 100, NULL, 0},
 	{"message queue full", mq_full, "pipe-full", Y, 200, 0, NULL, 0},
 	{"message queue, sender stopped", mq_stopped, "stopped", Y, 200, 0, NULL, 0},
 	{"message queue, sender works", mq_served, "busy-cpu", N, 200, 0, NULL, 0},
@@ -1176,6 +1215,9 @@ static const struct graph_case cases[] = {
 	{"spin while another works", spin_served, "busy-cpu", N, 0, 0, NULL, 0},
 	{"spin, the other hangs", spin_server_stuck, "lock-orphaned", Y, 0, 133, NULL, 1},
 	{"accepts again and again", accepts, "idle|progressing", N, 0, 0, NULL, 0},
+	{"spin, another rank works", spin_kin_works, "busy-cpu", N, 200, 0, NULL, 0},
+	{"spin, another rank sleeps", spin_kin_sleeps, "spin-wait", Y, 0, 0, NULL, 1},
+	{"spin, another rank stopped", spin_kin_stopped, "stopped", Y, 200, 0, NULL, 1},
 	{"sched_yield", yields, "spin-wait", Y, 100, 100, "sched_yield", 1},
 	{"fork fails", fork_fails, "resource-exhausted", Y, 100, 0, "64 tasks", 0},
 	{"open fails", open_fails, "resource-exhausted", Y, 100, 0, "256", 0},

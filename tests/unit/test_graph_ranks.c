@@ -138,6 +138,18 @@ static void oom_there(struct wg_facts *f)
 	x->age_s = 20;
 }
 
+static void oom_there_and_deeper(struct wg_facts *f) /* it idles on a child now: the failure was its own */
+{
+	struct wg_process *p, *q;
+
+	oom_there(f);
+	p = f->procs.v[2];
+	q = proc(f, 500, "logger");
+	child_of(f, q, p);
+	waits_child(MAIN(p), 500);
+	pauses(MAIN(q));
+}
+
 static void oom_elsewhere(struct wg_facts *f) /* a failure on a rank that did come explains nothing */
 {
 	struct wg_process *p;
@@ -615,6 +627,7 @@ static const struct graph_case cases[] = {
 	{"zombie of another name", zombie_stranger, "unknown", U, 0, 0, "rank 2", 0},
 	{"yields between calls", yields_between_calls, "busy-gpu|busy-cpu|progressing", N, 0, 0, NULL, 0},
 	{"missing, oom there", oom_there, "oom-swallowed", Y, 120, 120, "1 GiB", 0},
+	{"missing, oom there, idle elsewhere", oom_there_and_deeper, "oom-swallowed", Y, 0, 120, NULL, 0},
 	{"missing, oom elsewhere", oom_elsewhere, "collective-missing-rank", Y, 120, 120, NULL, 0},
 	{"one computes, one stopped", two_missing, "stopped", Y, 120, 0, NULL, 0},
 	{"left the loop", left_the_loop, "collective-missing-rank", Y, 120, 0, "has left", 0},

@@ -57,6 +57,15 @@ static bool helpers_own(const struct wg_thread *t)
 	return true;
 }
 
+static bool polling_library(const struct wg_thread *t)
+{
+	static const char *const libs[] = {"libcuda.so", "libcuda-", "libnccl", "libnvidia", "libucs", "libuct",
+					   "libucp", "libibverbs", "librdmacm", "libfabric", "libwaitgraph"};
+	const struct wg_frame *start = wg_start_function(t);
+
+	return start && wg_base_in(start->module, libs, sizeof(libs) / sizeof(libs[0]));
+}
+
 /* Names that these libraries give to their threads: only where no stack can be had. */
 static bool helper_name(const struct wg_thread *t)
 {
@@ -98,6 +107,9 @@ bool wg_is_bystander(struct wg_b *b, int32_t proc, const struct wg_thread *t)
 		return true;
 	if (t->tid == p->pid || t->py_main || t->calls.n)
 		return false;
+	/* Drivers and communication libraries poll: their own threads burn CPU without any work. */
+	if (t->wait.op == WG_OP_RUNNING && polling_library(t) && helpers_own(t))
+		return true;
 	if (!idle_op(t))
 		return false;
 	if (helpers_own(t) || helper_name(t))

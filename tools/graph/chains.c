@@ -164,6 +164,14 @@ static const struct wg_iedge *converted(const struct wg_walk *w, uint32_t node)
 	return hit;
 }
 
+static bool held_unnamed(const struct wg_b *b, uint32_t thread)
+{
+	for (uint32_t k = b->n.v[thread].first; k; k = b->e.v[k - 1].next)
+		if (b->e.v[k - 1].implicit)
+			return true;
+	return false;
+}
+
 /* Shortest way from `from` back to itself inside its component. */
 static bool loop_path(struct wg_b *b, uint32_t from, bool loose, uint32_t **path, size_t *n)
 {
@@ -186,12 +194,16 @@ static bool loop_path(struct wg_b *b, uint32_t from, bool loose, uint32_t **path
 				continue;
 			if (e->to == from) {
 				/* A guessed cycle must come home through a lock that `from` holds. */
-				if (loose && e->kind != WG_EDGE_HELD_BY)
+				if (loose && e->kind != WG_EDGE_HELD_BY && b->n.v[from].type != IT_EVENT)
 					continue;
 				last = k;
 				break;
 			}
 			if (w->mark[e->to] == w->round)
+				continue;
+			/* Round a value: by a thread that an unnamed synchronisation holds. */
+			if (loose && b->n.v[from].type == IT_EVENT && b->n.v[v].type == IT_WAKERS &&
+			    !held_unnamed(b, e->to))
 				continue;
 			w->mark[e->to] = w->round;
 			parent[e->to] = k;
@@ -307,6 +319,8 @@ static void offer_node(const struct wg_walk *w, struct best *best, uint32_t v)
 		return;
 	if (n->cyclic)
 		offer(best, n->closed ? 25 : 54, w->cost[v], v, CL_DEADLOCK, NULL, true, false);
+	else if (n->value_cycle)
+		offer(best, 27, w->cost[v] + 8, v, CL_IMPLICIT_SYNC, NULL, true, true);
 	else if (n->loose_cycle && n->ownerless)
 		offer(best, 26, w->cost[v] + 8, v, CL_DEADLOCK, NULL, true, true);
 	/* A peer that is stuck only together with the one who waits for it is silent. */

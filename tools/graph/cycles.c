@@ -73,6 +73,15 @@ static void tarjan(struct wg_b *b, bool guesses)
 	}
 }
 
+/* More than the one thread could write it: alone it may be waiting for anybody. */
+static bool others_wait(const struct wg_b *b, const struct wg_inode *x)
+{
+	for (uint32_t k = x->first; k; k = b->e.v[k - 1].next)
+		if (b->e.v[k - 1].guess && b->n.v[b->e.v[k - 1].to].type == IT_WAKERS)
+			return b->n.v[b->e.v[k - 1].to].nout >= 2;
+	return false;
+}
+
 void wg_cycles(struct wg_b *b)
 {
 	uint32_t n = (uint32_t)b->n.n;
@@ -103,6 +112,11 @@ void wg_cycles(struct wg_b *b)
 			if (x->loose && to->loose == x->loose && to->fate == FATE_STUCK &&
 			    e->kind == WG_EDGE_HELD_BY && to->ownerless && !e->guess)
 				loose[x->loose] |= 1;
+			/* A stream waits for a value, and a host thread that could write it is held in an
+			 * unnamed synchronisation with that stream. */
+			if (x->loose && to->loose == x->loose && e->implicit && x->type == IT_THREAD &&
+			    to->type == IT_STREAM)
+				loose[x->loose] |= 2;
 		}
 	}
 	for (uint32_t i = 0; i < n; i++) {
@@ -111,5 +125,6 @@ void wg_cycles(struct wg_b *b)
 		x->cyclic = x->scc && (flags[x->scc] & 1);
 		x->closed = x->cyclic && !(flags[x->scc] & 2);
 		x->loose_cycle = x->loose && (loose[x->loose] & 1);
+		x->value_cycle = x->loose && (loose[x->loose] & 2) && x->type == IT_EVENT && others_wait(b, x);
 	}
 }

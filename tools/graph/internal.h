@@ -116,6 +116,7 @@ struct wg_inode {
 	uint32_t scc;	 /* component of stuck nodes over edges that are no guesses; 0 none */
 	uint32_t loose;	 /* the same with the guesses */
 	bool cyclic, closed; /* of scc: it is a cycle; no alternative leads out of it */
+	bool value_cycle;    /* of loose: a GPU's value and an unnamed synchronisation */
 	bool loose_cycle;    /* of loose: a lock held by one who waits for somebody in it */
 	double timer;	     /* IDLE: the longest short timer behind it; WG_NO_SEC */
 	uint32_t shown;	 /* index + 1 in graph->nodes, set by emit.c */

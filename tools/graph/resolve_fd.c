@@ -410,6 +410,12 @@ static void socket_targets(struct wg_ctx *c, const struct wg_file *x, bool write
 			b->n.v[end].end.tid = c->t->tid;
 			return;
 		}
+		/*
+		 * For the next request a server waits by design: that its client waits for an answer
+		 * meanwhile makes no deadlock of two who wait for each other.
+		 */
+		for (uint32_t k = server ? b->n.v[end].first : 0; k; k = b->e.v[k - 1].next)
+			b->e.v[k - 1].guess = true;
 		if (r.others) {
 			if (!writes && !server)
 				add_dead_writers(c, end, &r, first);
@@ -616,7 +622,6 @@ static bool fifo_open(struct wg_ctx *c)
 void wg_resolve_fd_io(struct wg_ctx *c, const struct wg_file *x, bool writes, double timeout)
 {
 	struct wg_b *b = c->b;
-	struct wg_inode *n = &b->n.v[c->node];
 	double T = timeout;
 
 	if (c->t->wait.op == WG_OP_OPEN) {
@@ -629,7 +634,6 @@ void wg_resolve_fd_io(struct wg_ctx *c, const struct wg_file *x, bool writes, do
 
 		if (x->kind == WG_FILE_SOCKET && !wg_has_sec(T) && wg_has_sec(so) && so > 0)
 			T = so;
-		n->wobject = x->path;
 	}
 	moved(c);
 	if (!fd_targets(c, x, writes, false, true) && !b->n.v[c->node].has_end) {
@@ -640,6 +644,8 @@ void wg_resolve_fd_io(struct wg_ctx *c, const struct wg_file *x, bool writes, do
 				      c->t->wait.syscall_name ? c->t->wait.syscall_name : "a call"));
 		b->n.v[c->node].end.missing = "the file behind the descriptor of this call";
 	}
+	if (x && !b->n.v[c->node].wobject)
+		b->n.v[c->node].wobject = x->path;
 	timed_end(c, T);
 }
 

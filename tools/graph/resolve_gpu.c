@@ -357,6 +357,8 @@ static void value_targets(struct wg_b *b, uint32_t stream, int32_t proc, const s
 		}
 	}
 	add_writers(b, node, proc, it);
+	if (b->n.v[node].nout)
+		return; /* who writes it is known */
 	/* Whoever else could write it is a thread of the host; a silent one does not. */
 	e = wg_edge(b, node, wg_wakers(b, proc), WG_EDGE_WRITTEN_BY, false,
 		    "a thread of the host could write it");

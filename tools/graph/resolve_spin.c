@@ -34,6 +34,15 @@ static void polls(struct wg_ctx *c, enum wg_class cls, enum wg_certainty sure, c
 	n->polls_cpu = true;
 	n->wsince = WG_NO_SEC; /* one round is short, however long it has gone round */
 	wg_set_end(b, c->node, cls, FATE_STUCK, sure, text);
+	/* A flag in shared memory is set by another process of the job: one that works may yet do it. */
+	if (cls == CL_SPIN_WAIT && !object) {
+		uint32_t e0 = (uint32_t)b->e.n;
+
+		wg_kin_targets(c, c->node);
+		for (uint32_t k = e0; k < b->e.n; k++)
+			if (b->e.v[k].idle_cls)
+				b->e.v[k].idle_cls = CL_SPIN_WAIT;
+	}
 	if (own < 2 || cls == CL_FILE_LOCK)
 		return;
 	e = wg_edge(b, c->node, wg_wakers(b, c->proc), WG_EDGE_WOKEN_BY, false,

@@ -128,6 +128,9 @@ static int32_t end_proc(const struct wg_b *b, const struct wg_finding *f)
 		if (g && n->end.rank < g->nmember)
 			return g->member[n->end.rank].proc;
 	}
+	/* What failed on a rank that never came failed there, whatever it idles on now. */
+	if (f->by && f->cls == CL_COLL_MISSING && b->n.v[f->by->to].proc >= 0)
+		return b->n.v[f->by->to].proc;
 	return n->proc;
 }
 

@@ -199,7 +199,7 @@ static void tell_chain(struct wg_b *b, const struct wg_finding *f)
 		const struct wg_inode *from = &b->n.v[at];
 		const char *unsure;
 		uint32_t to = e->to;
-		bool certain = e->certain, guess = e->guess;
+		bool certain = e->certain, guess = e->guess && !e->certain;
 		const char *evidence = e->evidence;
 
 		/* Past the nodes that only stand for "some thread of". */
@@ -209,7 +209,7 @@ static void tell_chain(struct wg_b *b, const struct wg_finding *f)
 			const struct wg_iedge *x = &b->e.v[f->path[++i]];
 
 			certain &= x->certain;
-			guess |= x->guess;
+			guess |= x->guess && !x->certain;
 			to = x->to;
 		}
 		unsure = certain ? "" : guess ? " [by elimination]" : " [likely]";
@@ -419,7 +419,7 @@ static void tell_open(struct wg_b *b, const struct wg_finding *f)
 			       wg_name_node(b, e->to), e->evidence ? e->evidence : "inferred");
 	}
 	for (size_t i = 0; i < f->npath; i++)
-		if (b->e.v[f->path[i]].guess) {
+		if (b->e.v[f->path[i]].guess && !b->e.v[f->path[i]].certain) {
 			*wg_push(b->a, &v->not_established) =
 				"who was meant to signal: concluded from who is left, not read";
 			break;
