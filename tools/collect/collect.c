@@ -41,6 +41,12 @@ struct wanted { /* somebody at the other end, not looked at yet */
 	bool full;
 };
 
+struct dead_rank { /* a rank that has ended: a zombie beside us, and the record that it left */
+	int32_t pid;
+	int64_t rank, world;
+	const char *source;
+};
+
 struct run {
 	struct wg_facts *f;
 	const struct wg_collect_options *o;
@@ -52,6 +58,7 @@ struct run {
 	WG_VEC(struct wg_process *) queue; /* full ones, in the order found */
 	size_t next;			   /* first of the queue that is not collected */
 	WG_VEC(struct wanted) wanted;
+	WG_VEC(struct dead_rank) dead_ranks;
 	bool too_many;
 };
 static struct run *current; /* for the callbacks of sources; one collection at a time */
@@ -288,6 +295,42 @@ static bool shares_comm(const struct wg_process *a, const struct wg_process *b)
 	return false;
 }
 
+/*
+ * A rank that was killed is a zombie of the same parent until that one collects it. Its environment
+ * is gone with its memory, but the record that it left behind says which rank it was.
+ */
+static void dead_sibling(struct rank_search *s, const struct wg_process *q)
+{
+	const struct wg_hostproc *h = wg_host_proc(wg_pctx(s->r->f), q->pid);
+	struct dead_rank *d;
+
+	if (!h || (h->state != 'Z' && h->state != 'X') || h->start != q->start_ticks ||
+	    h->ppid != s->p->ppid || h->ppid <= 1 || !wg_has_int(q->rank) || !wg_has_int(s->p->rank) ||
+	    q->rank == s->p->rank || (wg_has_int(q->world) && wg_has_int(s->p->world) &&
+				      q->world != s->p->world))
+		return;
+	d = wg_push(s->r->f->arena, &s->r->dead_ranks);
+	d->pid = q->pid;
+	d->rank = q->rank;
+	d->world = q->world;
+	d->source = wg_str(s->r->f->arena, q->rank_source);
+	want(s->r->f, s->p, q->pid, -1, true);
+}
+
+static void name_dead_ranks(struct run *r)
+{
+	for (size_t i = 0; i < r->dead_ranks.n; i++) {
+		const struct dead_rank *d = &r->dead_ranks.v[i];
+		struct wg_process *p = wg_find_process(r->f, d->pid);
+
+		if (!p || p->alive || wg_has_int(p->rank))
+			continue;
+		p->rank = d->rank;
+		p->world = d->world;
+		p->rank_source = d->source;
+	}
+}
+
 static int each_record(const char *path, void *arg)
 {
 	struct rank_search *s = arg;
@@ -298,6 +341,8 @@ static int each_record(const char *path, void *arg)
 		return 0;
 	if (q->alive && q->pid > 0 && q->pid != s->p->pid && shares_comm(s->p, q))
 		want(s->r->f, s->p, q->pid, -1, true);
+	else if (q->pid > 0)
+		dead_sibling(s, q);
 	return 0;
 }
 
@@ -376,6 +421,7 @@ static void closure(struct run *r)
 			follow_ranks(r, all[i]);
 		}
 		resolve_wanted(r);
+		name_dead_ranks(r);
 	}
 }
 
