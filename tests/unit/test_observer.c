@@ -347,7 +347,7 @@ static void test_ends(void **state)
 			if (i % 4 == 2)
 				raise(SIGUSR1);
 			signal(SIGSEGV, SIG_DFL);
-			*(volatile int *)8 = 0;
+			*(volatile int *)mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) = 0;
 			_exit(200);
 		}
 	}
