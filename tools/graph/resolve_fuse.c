@@ -12,6 +12,8 @@ static bool in_fuse_device(const struct wg_ctx *c, int32_t proc, const struct wg
 {
 	const struct wg_file *x = wg_fd(c->b, proc, t->wait.fd);
 
+	if (t->wait.op != WG_OP_READ && t->wait.op != WG_OP_SPLICE)
+		return false;
 	return (x && x->path && !strcmp(x->path, "/dev/fuse")) || wg_kernel_has(t, "fuse_dev_do_read") ||
 	       wg_kernel_has(t, "fuse_dev_splice_read");
 }
@@ -39,7 +41,6 @@ static bool busy_elsewhere(const struct wg_ctx *c, int32_t proc, const struct wg
 	case WG_OP_FCNTL:
 		return true;
 	case WG_OP_WAIT:
-	case WG_OP_POLL:
 	case WG_OP_SYSV:
 		return alone;
 	default:
