@@ -212,7 +212,7 @@ def unchanged(opt):
 def overhead(opt):
     """Step times with and without, pairs in one run."""
     say("\n=== overhead")
-    for kind in ("gpu", "launch", "graph"):
+    for kind in opt.loops.split(","):
         ratios, bare, rec = [], [], []
         for _ in range(opt.pairs):
             t = []
@@ -289,6 +289,7 @@ def main():
     ap.add_argument("--user", action="store_true")
     ap.add_argument("--keep", action="store_true")
     ap.add_argument("--pairs", type=int, default=5)
+    ap.add_argument("--loops", default="gpu,launch,graph", help="which loops overhead measures")
     ap.add_argument("cases", nargs="*")
     opt = ap.parse_args()
     opt.build = os.path.abspath(opt.build)
