@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -495,8 +496,8 @@ static int lives(const struct wg_process *p, uint64_t own_ns)
 	snprintf(path, sizeof(path), "/proc/%d/stat", p->pid);
 	read_line(path, buf, sizeof(buf));
 	s = strrchr(buf, ')');
-	if (!s)
-		return access("/proc/self/stat", R_OK) ? -1 : 0;
+	if (!s) /* no /proc, or it is hidden there (hidepid): then it is not known whose number it is */
+		return access("/proc/self/stat", R_OK) || !kill(p->pid, 0) || errno == EPERM ? -1 : 0;
 	if (sscanf(s + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
 		   "%*d %llu", &state, &start) != 2)
 		return -1;

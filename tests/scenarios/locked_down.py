@@ -317,6 +317,19 @@ def user_readonly(opt, box):
     container(opt, box, "ro")
 
 
+def user_hidden(opt, box):
+    """/proc with hidepid=2: its own user is served; to others it is hidden, which is not dead."""
+    setup = 'mount --make-rprivate /; mount -t proc -o hidepid=2 none /proc; exec "$@"'
+    os.chown(box.out, 1000, 1000)
+    pid = py(opt, box, before=["unshare", "-m", "-p", "-f", "sh", "-c", setup, "sh", box.lockdown, "--uid", "1000", "--"],
+             WAITGRAPH_TOOL=box.yama)
+    enter = ["nsenter", "-t", str(pid), "-m", "-p", box.lockdown]
+    verdict(box.ask([box.yama, "why", "--json", "1"], [*enter, "--uid", "1000", "--"]), HUNG, "deadlock")
+    for other in (["--uid", str(USER)], ["--uid", "1000", "--ptrace"]):
+        rc, doc, err, _ = box.ask([box.waitgraph, "why", "--json", "1"], [*enter, *other, "--"])
+        check(rc == 77 and "hides" in err, f"{other}: exit {rc}, {err} {doc and doc['verdict']}")
+
+
 # ---- after its death -----------------------------------------------------------------------------
 
 

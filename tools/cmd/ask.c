@@ -410,7 +410,8 @@ int wg_ask_live(struct wg_facts *f, const struct wg_ask *q)
 				return rc;
 			}
 		wg_fail(0, q->verb, "%s%s", strerror(-rc),
-			rc == -ESRCH ? "" : " (run as the process' user or as root)");
+			rc == -ESRCH ? "" : ": the kernel hides it from this user (run as the process' "
+				       "user, in its container, or as root)");
 		return rc;
 	}
 	if (rc) {

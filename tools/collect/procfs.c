@@ -489,7 +489,7 @@ static int open_process(struct wg_facts *f, struct wg_process *p, struct wg_ppro
 	if (k->dirfd >= 0)
 		return 0;
 	if (errno == ENOENT) /* hidepid makes the directory invisible, not the process */
-		return kill(p->pid, 0) && errno == EPERM ? -EACCES : -ESRCH;
+		return !kill(p->pid, 0) || errno == EPERM ? -EACCES : -ESRCH;
 	return -errno;
 }
 

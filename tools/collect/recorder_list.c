@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,14 @@ static bool is_it(int32_t pid, const struct wgrec_header *h, struct wg_rec_who *
 	return !ns || ns == h->pidns;
 }
 
+static bool is_hidden(int32_t pid)
+{
+	uint64_t start;
+	char state;
+
+	return wg_rec_stat(pid, &state, &start) == -ENOENT && (!kill(pid, 0) || errno == EPERM);
+}
+
 void wg_rec_whose(const struct wgrec_header *h, struct wg_rec_who *who)
 {
 	uint64_t own = wg_rec_ns_inode(0, "pid");
@@ -161,7 +170,8 @@ void wg_rec_whose(const struct wgrec_header *h, struct wg_rec_who *who)
 	if (!h->pidns || h->pidns == own) {
 		who->alive = who->pid > 0 && is_it(who->pid, h, who) && who->state != 'Z' &&
 			     who->state != 'X';
-		who->alive_known = true;
+		/* Not in /proc and yet there: hidden (hidepid), so whose number it is is not known. */
+		who->alive_known = who->alive || who->pid <= 0 || !is_hidden(who->pid);
 		return;
 	}
 	/* 0xEFFFFFFC: the first PID namespace sees all others. */
