@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/kcmp.h>
 #include <math.h>
 #include <poll.h>
 #include <stddef.h>
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <arpa/inet.h>
@@ -598,11 +600,17 @@ static void decode_connect(struct wg_facts *f, struct wg_wait *w, struct wg_mem 
 	}
 }
 
-/* The only child that has not exec'ed is the one that a vfork waits for. */
+/*
+ * A vfork waits for the one child that still runs in the parent's memory. Where that may not be
+ * asked it is the only child that has not exec'ed, if there is only one.
+ */
 static int32_t vfork_child(struct wg_facts *f, struct wg_process *p)
 {
 	int32_t child = 0;
 
+	for (size_t i = 0; i < p->children.n; i++)
+		if (!syscall(SYS_kcmp, p->pid, p->children.v[i], KCMP_VM, 0, 0))
+			return p->children.v[i];
 	for (size_t i = 0; i < p->children.n; i++) {
 		const struct wg_process *c = wg_find_process(f, p->children.v[i]);
 
