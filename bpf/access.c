@@ -318,7 +318,6 @@ int wg_access_open(const struct wg_asker *a, pid_t pid, struct wg_target *t)
 		wg_access_close(t);
 		return -EACCES;
 	}
-	t->depth = (unsigned int)s.depth;
 	p = strrchr(buf, ')');
 	for (int i = 0; p && i < 20; i++) /* the 22nd field; the 2nd ends with the last parenthesis */
 		p = strchr(p + 1, ' ');

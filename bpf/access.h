@@ -31,7 +31,6 @@ struct wg_target { /* a process that was allowed, pinned */
 	pid_t pid;
 	int dir; /* /proc/PID: what is read through it is never of another process */
 	uint64_t start_ticks;
-	unsigned int depth; /* of its PID namespace below the daemon's */
 	bool registers; /* its registers and arguments, too (Yama) */
 };
 /* May he? 0 with *t (close it), -ESRCH, -EACCES. The same answer for what does not exist and is not his, but to root. */

@@ -81,12 +81,10 @@ static int each_task(const struct wg_obs_task *t, void *arg)
 	r->pid = t->pid;
 	r->tid = t->tid;
 	if (!a->same_pidns) {
-		if (t->level == g->t->depth && a->pidns) {
-			r->pid = wg_access_shown(a, t->pid);
-			r->tid = wg_access_shown(a, t->tid);
-		}
+		r->pid = wg_access_shown(a, t->pid);
+		r->tid = wg_access_shown(a, t->tid);
 		if (!r->tid)
-			return 0;
+			return 0; /* gone meanwhile */
 	}
 	r->state = t->state;
 	r->flags = t->on_cpu ? WG_TASK_ON_CPU : 0;
