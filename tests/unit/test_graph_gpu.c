@@ -100,6 +100,18 @@ static void copy_stuck(struct wg_facts *f)
 	f->procs.v[0]->streams.v[0].pending.v[0].op = WG_GPU_COPY;
 }
 
+static void copy_stuck_long(struct wg_facts *f) /* nobody can say why, but it stands still */
+{
+	struct wg_process *p;
+
+	copy_stuck(f);
+	p = f->procs.v[0];
+	p->longest_sync_s = 0.5;
+	MAIN(p)->calls.v[0].since_s = 200;
+	p->streams.v[0].progress_age_s = p->streams.v[0].pending.v[0].age_s = 200;
+	MAIN(p)->switches = 0;
+}
+
 static void nothing_pending(struct wg_facts *f)
 {
 	struct wg_process *p = app(f);
@@ -542,6 +554,7 @@ static const struct graph_case cases[] = {
 	{"high power", high_power, "unknown", U, 0, 0, NULL, 0},
 	{"side stream stands still", side_stream, "gpu-kernel-stuck", Y, 100, 0, NULL, 1},
 	{"copy at the head", copy_stuck, "unknown", U, 0, 0, "copy", 0},
+	{"copy at the head for minutes", copy_stuck_long, "unknown", Y, 0, 0, "copy", 0},
 	{"nothing pending", nothing_pending, "unknown", U, 0, 0, NULL, 0},
 	{"not recorded", not_recorded, "unknown", U, 0, 0, "recorder", 0},
 	{"value", value, "gpu-wait-unsignaled", Y, 100, 0, NULL, 0},

@@ -52,6 +52,44 @@ static void full_reader_unreadable(struct wg_facts *f)
 	MAIN(full(f))->wait.op = WG_OP_UNKNOWN;
 }
 
+/* reader 100 <- writer 200 */
+static struct wg_process *empty(struct wg_facts *f)
+{
+	struct wg_process *p = proc(f, 100, "reader"), *q = proc(f, 200, "writer");
+
+	pipe_end(f, p, 3, 900, false);
+	pipe_end(f, q, 4, 900, true);
+	child_of(f, q, p);
+	io(MAIN(p), WG_OP_READ, 3);
+	return q;
+}
+
+static void splice_empty(struct wg_facts *f) /* from an empty pipe to one with room */
+{
+	struct wg_process *q = empty(f), *p = f->procs.v[0];
+
+	pipe_end(f, p, 7, 950, true);
+	p->files.v[0].pipe_fill = 0;
+	p->files.v[1].pipe_fill = 0;
+	p->files.v[1].pipe_size = 65536;
+	polls_fd(f, MAIN(p), WG_OP_SPLICE, 3, POLLIN);
+	polls_fd(f, MAIN(p), WG_OP_SPLICE, 7, POLLOUT);
+	MAIN(p)->wait.fd = 3;
+	pauses(MAIN(q));
+}
+
+static void splice_full(struct wg_facts *f)
+{
+	struct wg_process *r;
+
+	splice_empty(f);
+	f->procs.v[0]->files.v[1].pipe_fill = 65536;
+	f->procs.v[0]->files.v[0].pipe_fill = 4096;
+	r = proc(f, 300, "sink");
+	pipe_end(f, r, 0, 950, false);
+	stops(r);
+}
+
 static void full_own(struct wg_facts *f)
 {
 	struct wg_process *p = proc(f, 100, "app");
@@ -74,18 +112,6 @@ static void full_moves(struct wg_facts *f)
 {
 	full_idle(f);
 	moves(MAIN(f->procs.v[0]));
-}
-
-/* reader 100 <- writer 200 */
-static struct wg_process *empty(struct wg_facts *f)
-{
-	struct wg_process *p = proc(f, 100, "reader"), *q = proc(f, 200, "writer");
-
-	pipe_end(f, p, 3, 900, false);
-	pipe_end(f, q, 4, 900, true);
-	child_of(f, q, p);
-	io(MAIN(p), WG_OP_READ, 3);
-	return q;
 }
 
 static void empty_silent(struct wg_facts *f) { pauses(MAIN(empty(f))); }
@@ -617,6 +643,19 @@ static void child_stopped(struct wg_facts *f) { stops(child(f)); }
 static void child_locked(struct wg_facts *f) { mutex(MAIN(child(f)), 0x10, 200); }
 static void child_cond(struct wg_facts *f) { cond(MAIN(child(f)), 0x10); }
 
+static void vfork_child(struct wg_facts *f) /* the youngest child is the one that was not let go */
+{
+	struct wg_process *q = child(f), *r = proc(f, 300, "rank");
+
+	child_of(f, r, f->procs.v[0]);
+	MAIN(f->procs.v[0])->wait.child = -1;
+	MAIN(f->procs.v[0])->wait.syscall_name = "vfork";
+	q->start_ticks = 100;
+	r->start_ticks = 200;
+	runs(MAIN(q));
+	mutex(MAIN(r), 0x10, 300);
+}
+
 static void child_any(struct wg_facts *f) /* one child hangs, the other works: any will do */
 {
 	struct wg_process *q = child(f), *r = proc(f, 300, "rank");
@@ -820,6 +859,21 @@ static void fuse_reads(struct wg_facts *f) { pauses(MAIN(fuse(f, WG_OP_READ))); 
 static void fuse_stopped(struct wg_facts *f) { stops(fuse(f, WG_OP_WRITE)); }
 static void fuse_dead(struct wg_facts *f) { dead(fuse(f, WG_OP_WRITE), 0, 9); }
 
+static void leader_gone(struct wg_facts *f) /* main left by pthread_exit(); what is left hangs */
+{
+	struct wg_process *p = proc(f, 100, "app");
+
+	MAIN(p)->state = 'Z';
+	MAIN(p)->wait.op = WG_OP_OTHER;
+	mutex(thr(f, p, 101, "worker"), 0x10, 101);
+}
+
+static void leader_gone_unreadable(struct wg_facts *f)
+{
+	leader_gone(f);
+	T(f->procs.v[0], 101)->wait.futex.nwords = 0;
+}
+
 static void driver_d(struct wg_facts *f)
 {
 	struct wg_thread *t = storage(f, WG_OP_IOCTL, "os_acquire_rwlock_write");
@@ -932,6 +986,7 @@ static struct wg_process *spins_with_kin(struct wg_facts *f)
 }
 
 static void spin_kin_works(struct wg_facts *f) { runs(MAIN(spins_with_kin(f))); }
+static void spin_kin_serves(struct wg_facts *f) { sleeps(MAIN(spins_with_kin(f)), 0.02, 0.01); }
 static void spin_kin_sleeps(struct wg_facts *f) { sleeps(MAIN(spins_with_kin(f)), 3600, 12); }
 static void spin_kin_stopped(struct wg_facts *f) { stops(spins_with_kin(f)); }
 
@@ -1104,6 +1159,8 @@ static const struct graph_case cases[] = {
 	{"full pipe, reader is who asks", full_asker, "pipe-full", Y, 200, 0, NULL, 0},
 	{"full pipe, reader in its own lock", full_reader_locked, "lock-self", Y, 200, 200, NULL, 0},
 	{"full pipe, reader unreadable", full_reader_unreadable, "pipe-full", Y, 200, 0, NULL, 0},
+	{"splice from an empty pipe", splice_empty, "peer-silent", Y, 200, 0, NULL, 0},
+	{"splice to a full pipe", splice_full, "stopped", Y, 300, 0, NULL, 0},
 	{"full pipe to itself", full_own, "pipe-full|deadlock", Y, 100, 100, NULL, 0},
 	{"full pipe, own reader joins me", full_own_thread, "deadlock", Y, 100, 0, NULL, 1},
 	{"full pipe, moving", full_moves, "progressing", N, 0, 0, NULL, 0},
@@ -1174,6 +1231,7 @@ static const struct graph_case cases[] = {
 	{"child stopped", child_stopped, "stopped", Y, 200, 0, NULL, -1},
 	{"child in its own lock", child_locked, "lock-self", Y, 200, 200, NULL, 0},
 	{"child without waker", child_cond, "no-waker", Y, 200, 200, NULL, 0},
+	{"vfork", vfork_child, "lock-self", Y, 300, 0, NULL, 0},
 	{"any child, one works", child_any, "busy-cpu", N, 300, 0, NULL, 0},
 	{"any child, all stuck", child_any_all_stuck, "lock-self", Y, 200, 0, NULL, 0},
 	{"child of which only CPU time is known", child_stub_busy, "busy-cpu", N, 200, 0, NULL, 0},
@@ -1204,6 +1262,8 @@ static const struct graph_case cases[] = {
 	{"FUSE daemon, read", fuse_reads, "read-blocked", Y, 200, 0, NULL, 0},
 	{"FUSE daemon stopped", fuse_stopped, "stopped", Y, 200, 0, NULL, 0},
 	{"FUSE daemon dead", fuse_dead, "peer-dead", Y, 200, 0, NULL, 0},
+	{"leader gone", leader_gone, "lock-self", Y, 100, 101, NULL, 0},
+	{"leader gone, words unreadable", leader_gone_unreadable, "unknown", U, 0, 0, "futex words", 0},
 	{"driver, D state", driver_d, "driver-blocked", Y, 100, 0, "Xid", -1},
 	{"stopped itself", stopped_self, "stopped", Y, 100, 0, "kill -CONT 100", -1},
 	{"stopped in the background", stopped_background, "stopped", Y, 100, 0, "SIGTTOU", 0},
@@ -1216,6 +1276,7 @@ static const struct graph_case cases[] = {
 	{"spin, the other hangs", spin_server_stuck, "lock-orphaned", Y, 0, 133, NULL, 1},
 	{"accepts again and again", accepts, "idle|progressing", N, 0, 0, NULL, 0},
 	{"spin, another rank works", spin_kin_works, "busy-cpu", N, 200, 0, NULL, 0},
+	{"spin, another rank wakes often", spin_kin_serves, "idle|busy-cpu|unknown", N, 0, 0, NULL, 0},
 	{"spin, another rank sleeps", spin_kin_sleeps, "spin-wait", Y, 0, 0, NULL, 1},
 	{"spin, another rank stopped", spin_kin_stopped, "stopped", Y, 200, 0, NULL, 1},
 	{"sched_yield", yields, "spin-wait", Y, 100, 100, "sched_yield", 1},

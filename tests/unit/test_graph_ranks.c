@@ -342,6 +342,45 @@ static void one_thread_named_sync(struct wg_facts *f)
 	syncs(f, MAIN(f->procs.v[0]), 0x50);
 }
 
+static void rank_thread_gone(struct wg_facts *f) /* ranks are threads; the one of rank 1 has ended */
+{
+	struct wg_process *p;
+	struct wg_collective *x;
+
+	one_thread_named_sync(f);
+	p = f->procs.v[0];
+	MAIN(p)->calls.n = 0;
+	syncs(f, thr(f, p, 101, "rank0"), 0x50);
+	join(MAIN(p), 101);
+	MAIN(p)->state = 'S';
+	MAIN(p)->cpu_share = 0;
+	x = enters(f, p, 1, 2, "AllReduce", 64);
+	x->tid = 102;
+	x->state = WG_COLL_DONE;
+	x->state_known = true;
+}
+
+static void rank_thread_replaced(struct wg_facts *f) /* ... but main works on and may come for it */
+{
+	rank_thread_gone(f);
+	runs(MAIN(f->procs.v[0]));
+}
+
+static void launch_blocking_collective(struct wg_facts *f) /* held in the launch of the first device's part */
+{
+	struct wg_process *p;
+
+	one_thread_two_devices(f);
+	p = f->procs.v[0];
+	p->streams.n = 0;
+	stream(f, p, 0x50);
+	MAIN(p)->calls.n = 0;
+	call(f, MAIN(p), "ncclAllReduce", WG_CALL_COLLECTIVE, 12)->object = p->comms.v[0].handle;
+	call(f, MAIN(p), "cuLaunchKernelEx", WG_CALL_LAUNCH, 12)->stream = 0x50;
+	MAIN(p)->calls.v[1].has_stream = true;
+	p->comms.v[0].recent.v[0].host_blocked = true;
+}
+
 static void horovod(struct wg_facts *f) /* across ranks, then a GIL cycle inside rank 1 */
 {
 	struct wg_process *p = rank(f, 100, 0, 2), *q = rank(f, 200, 1, 2);
@@ -644,6 +683,9 @@ static const struct graph_case cases[] = {
 	{"order on the streams", stream_order, "collective-cycle", Y, 0, 0, NULL, 0},
 	{"one thread, two devices", one_thread_two_devices, "implicit-sync", Y, 100, 100, NULL, 0},
 	{"one thread, named sync", one_thread_named_sync, "collective-cycle", Y, 100, 100, NULL, 0},
+	{"a rank's thread has ended", rank_thread_gone, "collective-missing-rank", Y, 100, 102, "has ended", 0},
+	{"a rank's thread has ended, main works", rank_thread_replaced, "busy-cpu", N, 0, 0, NULL, 0},
+	{"blocking launch inside a collective", launch_blocking_collective, "implicit-sync", Y, 100, 100, NULL, 0},
 	{"GIL cycle inside another rank", horovod, "deadlock", Y, 200, 0, "GIL", 1},
 	{"abort stuck", abort_stuck, "collective-missing-rank", Y, 120, 0, "ncclCommAbort", 0},
 	{"init, one missing", init_missing, "collective-missing-rank", Y, 110, 0, "initialisation", 0},

@@ -105,7 +105,7 @@ bool wg_is_bystander(struct wg_b *b, int32_t proc, const struct wg_thread *t)
 
 	if (t->ours)
 		return true;
-	if (t->tid == p->pid || t->py_main || t->calls.n)
+	if (t == &p->threads.v[b->pi[proc].main_thr] || t->py_main || t->calls.n)
 		return false;
 	/* Drivers and communication libraries poll: their own threads burn CPU without any work. */
 	if (t->wait.op == WG_OP_RUNNING && polling_library(t) && helpers_own(t))

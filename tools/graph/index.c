@@ -457,6 +457,15 @@ void wg_index(struct wg_b *b)
 		}
 		if (pi->main_thr < 0 && p->threads.n)
 			pi->main_thr = 0;
+		/* A leader that left by pthread_exit() is a zombie: the others are the program then. */
+		for (uint32_t k = 0; pi->main_thr >= 0 && k < p->threads.n; k++) {
+			char s = p->threads.v[pi->main_thr].state;
+
+			if (s != 'Z' && s != 'X')
+				break;
+			if (p->threads.v[k].state != 'Z' && p->threads.v[k].state != 'X' && !p->threads.v[k].ours)
+				pi->main_thr = (int32_t)k;
+		}
 		base += (uint32_t)p->threads.n;
 		wg_map_put(b->a, &b->pids, pi->host, (uint64_t)p->pid, 0, i);
 	}

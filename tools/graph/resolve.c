@@ -5,6 +5,8 @@
  */
 #include "internal.h"
 
+#include <poll.h>
+
 static void describe(struct wg_ctx *c, const char *kind, const char *does)
 {
 	struct wg_inode *n = &c->b->n.v[c->node];
@@ -179,6 +181,33 @@ static bool resolve_unrecorded(struct wg_ctx *c)
 	return true;
 }
 
+/* From one descriptor to another: an empty source is waited for, else room at the target. */
+static void resolve_splice(struct wg_ctx *c)
+{
+	const struct wg_wait *w = &c->t->wait;
+	const struct wg_file *in = NULL, *out = NULL;
+	bool full;
+
+	for (size_t i = 0; i < w->fds.n; i++) {
+		const struct wg_file *x = wg_fd(c->b, c->proc, w->fds.v[i].fd);
+
+		if (w->fds.v[i].events & POLLIN)
+			in = x;
+		if (w->fds.v[i].events & POLLOUT)
+			out = x;
+	}
+	if (!in && !out)
+		out = wg_fd(c->b, c->proc, w->fd);
+	full = out && wg_has_int(out->pipe_fill) && wg_has_int(out->pipe_size) &&
+	       out->pipe_fill + 4096 > out->pipe_size;
+	if (in && !full &&
+	    (in->kind == WG_FILE_PIPE || in->kind == WG_FILE_FIFO || in->kind == WG_FILE_SOCKET) &&
+	    !(wg_has_int(in->pipe_fill) && in->pipe_fill > 0) && !(wg_has_int(in->sock_rxq) && in->sock_rxq > 0))
+		wg_resolve_fd_io(c, in, false, WG_NO_SEC);
+	else
+		wg_resolve_fd_io(c, out, true, WG_NO_SEC);
+}
+
 static void resolve_op(struct wg_ctx *c)
 {
 	const struct wg_wait *w = &c->t->wait;
@@ -196,9 +225,12 @@ static void resolve_op(struct wg_ctx *c)
 		if (!wg_resolve_storage(c))
 			wg_resolve_fd_io(c, file, false, wg_timeout(c->t));
 		return;
+	case WG_OP_SPLICE:
+		if (!wg_resolve_storage(c))
+			resolve_splice(c);
+		return;
 	case WG_OP_WRITE:
 	case WG_OP_CONNECT:
-	case WG_OP_SPLICE:
 		if (!wg_resolve_storage(c))
 			wg_resolve_fd_io(c, file, true, wg_timeout(c->t));
 		return;

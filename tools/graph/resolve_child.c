@@ -52,6 +52,27 @@ void wg_resolve_wait(struct wg_ctx *c)
 		b->n.v[c->node].end.missing = wg_say(b, "the state of process %lld", (long long)w->child);
 		return;
 	}
+	if (w->syscall_name && (!strcmp(w->syscall_name, "vfork") || !strncmp(w->syscall_name, "clone", 5))) {
+		/* Until its youngest child runs exec or ends, the parent does not come back. */
+		const struct wg_process *young = NULL;
+
+		for (size_t k = 0; k < p->children.n; k++) {
+			int32_t j = wg_pid_proc(b, b->pi[c->proc].host, p->children.v[k]);
+			const struct wg_process *o = j < 0 ? NULL : b->pi[j].p;
+
+			if (!o || b->pi[j].dead || (young && (o->start_ticks < young->start_ticks ||
+							      (o->start_ticks == young->start_ticks &&
+							       o->pid < young->pid))))
+				continue;
+			young = o;
+			i = j;
+		}
+		if (young) {
+			b->n.v[c->node].wobject = wg_say(b, "pid %d", young->pid);
+			wait_child(c, i, true);
+			return;
+		}
+	}
 	b->n.v[c->node].wobject = "any child";
 	for (size_t k = 0; k < p->children.n; k++) {
 		i = wg_pid_proc(b, b->pi[c->proc].host, p->children.v[k]);

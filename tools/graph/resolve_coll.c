@@ -210,12 +210,59 @@ static uint32_t entering(struct wg_b *b, const struct wg_member *m, bool *sure)
 	return WG_NONE;
 }
 
+/* Ranks can be threads: the tid of the one that drove this rank, if it has ended; else 0. */
+static int32_t driver_gone(struct wg_b *b, const struct wg_member *m)
+{
+	const struct wg_process *p = b->pi[m->proc].p;
+	int32_t tid = m->comm && m->comm->recent.n ? m->comm->recent.v[m->comm->recent.n - 1].tid : 0;
+	const struct wg_thread *t;
+
+	if (!tid || p->stub || !p->threads.n)
+		return 0;
+	t = wg_find_thread(p, tid);
+	return t && t->state != 'Z' && t->state != 'X' ? 0 : tid;
+}
+
+/* It has ended; another thread may take its place, if one still moves. */
+static void left_by_thread(struct wg_b *b, uint32_t node, const struct wg_group *g, int64_t r, int32_t tid,
+			   uint32_t other, const char *evidence)
+{
+	const struct wg_member *m = &g->member[r];
+	uint32_t t = wg_node(b, IT_RANK, group_ix(b, g), (uint64_t)r, NULL);
+	struct wg_iedge *e;
+	struct wg_inode *n;
+
+	if (!b->n.v[t].has_end) {
+		wg_set_end(b, t, CL_COLL_MISSING, FATE_STUCK, WG_LIKELY,
+			   wg_say(b, "thread %d, which drove %s, has ended", tid, rank_name(b, g, r)));
+		n = &b->n.v[t];
+		n->label = rank_name(b, g, r);
+		n->id = wg_say(b, "r:%s:%lld", g->id, (long long)r);
+		n->mode = MODE_ANY;
+		n->proc = m->proc;
+		n->end.pid = b->pi[m->proc].p->pid;
+		n->end.tid = tid;
+		n->end.rank = r;
+		n->end.comm = g->id;
+		n->end.who = wg_say(b, "thread %d of %s, which has ended", tid, rank_name(b, g, r));
+		if (other != WG_NONE) {
+			e = wg_edge(b, t, other, WG_EDGE_WOKEN_BY, false, "another thread could take its place");
+			e->guess = true;
+			e->idle_cls = CL_COLL_MISSING;
+			e->since = b->n.v[node].wsince;
+		}
+	}
+	e = wg_edge(b, node, t, WG_EDGE_MEMBER, true, evidence);
+	e->since = b->n.v[node].wsince;
+}
+
 static void add_missing(struct wg_b *b, uint32_t node, const struct wg_group *g, int64_t r,
 			const char *evidence)
 {
 	const struct wg_member *m = &g->member[r];
 	struct wg_iedge *e;
 	bool sure = false;
+	int32_t gone;
 	uint32_t t;
 
 	if (m->dead && m->proc >= 0) {
@@ -225,6 +272,11 @@ static void add_missing(struct wg_b *b, uint32_t node, const struct wg_group *g,
 	}
 	if (m->proc >= 0) {
 		t = entering(b, m, &sure);
+		gone = driver_gone(b, m);
+		if (gone) {
+			left_by_thread(b, node, g, r, gone, t, evidence);
+			return;
+		}
 		if (t == WG_NONE) {
 			t = b->pi[m->proc].node;
 			sure = true;

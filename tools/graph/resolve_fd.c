@@ -169,6 +169,7 @@ static int32_t dead_relative(const struct wg_b *b, const struct wg_ctx *c, int32
 static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *r, uint32_t first)
 {
 	struct wg_b *b = c->b;
+	bool added = false;
 
 	for (size_t i = 0; i < c->p->children.n; i++) {
 		int32_t d = wg_pid_proc(b, b->pi[c->proc].host, c->p->children.v[i]);
@@ -191,7 +192,10 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 		e = wg_edge(b, end, b->pi[d].node, WG_EDGE_WRITTEN_BY, r->others == 0,
 			    "a child of the reader that has ended; its end of the pipe lives on elsewhere");
 		e->since = c->t->wait.since_s;
+		added = true;
 	}
+	if (added)
+		return;
 	/* Ended and reaped: an observer has seen it, or what it forked is left without a parent. */
 	for (uint32_t i = 0; i < b->np; i++) {
 		const struct wg_process *d = b->pi[i].p;

@@ -620,7 +620,12 @@ static bool resolve_collective_call(struct wg_ctx *c, const struct wg_call *call
 	}
 	if (!at)
 		return false;
-	return comm_edge(c, best, at->sequence, at->p2p, call->since_s, "the call in flight");
+	if (!comm_edge(c, best, at->sequence, at->p2p, call->since_s, "the call in flight"))
+		return false;
+	/* What it is held in is a launch or allocation of its own: no named synchronisation. */
+	if (c->t->calls.v[c->t->calls.n - 1].kind == WG_CALL_LAUNCH)
+		c->b->e.v[c->b->e.n - 1].implicit = true;
+	return true;
 }
 
 static bool resolve_comm_call(struct wg_ctx *c, const struct wg_call *call)
@@ -714,7 +719,6 @@ static bool resolve_call(struct wg_ctx *c, const struct wg_call *call, bool inne
 	int s = call->has_stream ? find_stream(p, call->stream, call->device, c->t->tid) : -1;
 	bool query = has(fn, "Query") && !has(fn, "MemInfo");
 
-	(void)inner;
 	n->mode = MODE_ALL;
 	switch (call->kind) {
 	case WG_CALL_SYNC:
@@ -772,6 +776,9 @@ static bool resolve_call(struct wg_ctx *c, const struct wg_call *call, bool inne
 			young_or_unknown(c, call, true);
 			return true;
 		}
+		/* The launch inside a collective is not counted before it returns: the collective is. */
+		if (inner && (s < 0 || !wg_stream_pending(&p->streams.v[s])))
+			return false;
 		if (s >= 0 && p->streams.v[s].enqueued - p->streams.v[s].completed >= 256) {
 			n->wdoes = "launches, and the stream's queue is full";
 			return stream_edge(c, s, call, true, "the stream's queue is full");
@@ -870,7 +877,7 @@ bool wg_resolve_gpu_call(struct wg_ctx *c)
 	}
 	/* Innermost first: a collective's own cudaMalloc may be what blocks. */
 	for (size_t i = t->calls.n; i-- > 0;) {
-		if (resolve_call(c, &t->calls.v[i], i + 1 < t->calls.n))
+		if (resolve_call(c, &t->calls.v[i], i > 0 && t->calls.v[0].kind == WG_CALL_COLLECTIVE))
 			return true;
 		if (t->calls.v[i].kind == WG_CALL_OTHER && i + 1 == t->calls.n && i > 0)
 			continue;

@@ -40,8 +40,11 @@ static void polls(struct wg_ctx *c, enum wg_class cls, enum wg_certainty sure, c
 
 		wg_kin_targets(c, c->node);
 		for (uint32_t k = e0; k < b->e.n; k++)
-			if (b->e.v[k].idle_cls)
+			if (b->e.v[k].idle_cls) {
+				/* One that sleeps for a moment may set it each time that it wakes. */
 				b->e.v[k].idle_cls = CL_SPIN_WAIT;
+				b->e.v[k].since = 0;
+			}
 	}
 	if (own < 2 || cls == CL_FILE_LOCK)
 		return;

@@ -438,6 +438,30 @@ static void not_hung(struct wg_b *b, struct wg_finding *best, const struct wg_fi
 	}
 }
 
+/*
+ * Hung although nobody can say why: a call that is meant to return has lasted a minute and far
+ * longer than any before, or the kernel does not give a thread back, and nothing moves.
+ */
+static bool stands_still(const struct wg_b *b, const struct wg_finding *f)
+{
+	const struct wg_process *p;
+	const struct wg_thread *t;
+	double longest;
+
+	if (f->start == WG_NONE || f->fate != FATE_UNKNOWN)
+		return false;
+	p = wg_proc(b, &b->n.v[f->start]);
+	t = wg_thr(b, &b->n.v[f->start]);
+	if (!t || wg_still(b, p, t) == STILL_UNKNOWN || gpu_moves(p) ||
+	    (wg_has_int(p->calls_delta) && p->calls_delta > 0))
+		return false;
+	if (t->state == 'D' && wg_still(b, p, t) == STILL_YES && wg_has_sec(t->wait.since_s))
+		return t->wait.since_s >= 30;
+	longest = wg_has_sec(p->longest_sync_s) ? p->longest_sync_s : 0;
+	return t->calls.n && wg_has_sec(t->calls.v[0].since_s) && t->calls.v[0].since_s >= 60 &&
+	       t->calls.v[0].since_s >= 20 * longest;
+}
+
 /* ---- culprit ----------------------------------------------------------------------- */
 
 static void culprit_thread(struct wg_b *b, uint32_t node)
@@ -636,8 +660,8 @@ void wg_verdict(struct wg_b *b)
 		    (f.fate == FATE_PENDING && f.cls != CL_IDLE && f.cls != CL_BUSY_CPU &&
 		     f.cls != CL_BUSY_GPU && f.cls != CL_LOG_BUFFERED)) {
 			f.cls = CL_UNKNOWN;
-			v->hung = WG_HUNG_NULL;
-			v->confidence = WG_CONF_GUESS;
+			v->hung = stands_still(b, &f) ? WG_HUNG_YES : WG_HUNG_NULL;
+			v->confidence = v->hung == WG_HUNG_YES ? WG_CONF_LIKELY : WG_CONF_GUESS;
 		} else {
 			v->hung = WG_HUNG_NO;
 			v->confidence = f.certain && f.fate != FATE_PENDING ? WG_CONF_CERTAIN

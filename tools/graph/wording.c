@@ -552,8 +552,10 @@ void wg_word(struct wg_b *b, const struct wg_finding *f, const struct wg_failure
 	else
 		v->summary = wg_say(b, "%s%s%s%s.", v->hung == WG_HUNG_NO ? "Not hung: " : "", symptom(b, f),
 				    r ? ": " : "", r ? r : "");
-	if (v->hung == WG_HUNG_NULL && v->not_established.n)
-		v->summary = wg_say(b, "Undecided: %s%s%s; missing: %s.", symptom(b, f), r ? ": " : "",
+	if (f->cls == CL_UNKNOWN && v->not_established.n)
+		v->summary = wg_say(b, "%s: %s%s%s; missing: %s.",
+				    v->hung == WG_HUNG_YES ? "Hung, and the cause is not established"
+							   : "Undecided", symptom(b, f), r ? ": " : "",
 				    r ? r : "", v->not_established.v[v->not_established.n - 1]);
 	if (c->present && !c->what) {
 		const struct wg_inode *n = &b->n.v[f->endnode];
