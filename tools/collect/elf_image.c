@@ -544,11 +544,11 @@ struct wg_image *wg_image_open(struct wg_mem *m, const struct wg_map *maps, size
 
 		root[0] = 0;
 		if (way < 2)
-			snprintf(root, sizeof(root), "/proc/%d/root", wg_mem_pid(m));
+			snprintf(root, sizeof(root), "/proc/%d/root", wg_mem_task(m));
 		if (way == 1 && !maps[0].deleted)
 			continue; /* a name that really ends in " (deleted)" */
 		if (way == 3)
-			snprintf(path, sizeof(path), "/proc/%d/map_files/%lx-%lx", wg_mem_pid(m),
+			snprintf(path, sizeof(path), "/proc/%d/map_files/%lx-%lx", wg_mem_task(m),
 				 (unsigned long)maps[0].lo, (unsigned long)maps[0].hi);
 		else
 			snprintf(path, sizeof(path), "%s%s", i->path, way == 1 ? " (deleted)" : "");
@@ -616,7 +616,7 @@ struct wg_image *wg_image_debug(struct wg_image *i)
 	for (size_t k = 1; k < i->build_id_len; k++)
 		n += (size_t)snprintf(path + n, sizeof(path) - n, "%02x", i->build_id[k]);
 	snprintf(path + n, sizeof(path) - n, ".debug");
-	snprintf(root, sizeof(root), "/proc/%d/root", wg_mem_pid(i->m));
+	snprintf(root, sizeof(root), "/proc/%d/root", wg_mem_task(i->m));
 	for (int way = 0; way < 2; way++) { /* the target's own, then ours */
 		uint64_t dev, ino, size = 0;
 		int fd = open_slowly(i->m, way ? "" : root, path, &dev, &ino, &size);

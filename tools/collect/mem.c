@@ -17,6 +17,7 @@
 #include "deadline.h"
 #include "mem.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -56,6 +57,7 @@ struct job { /* belongs to the reading thread when that is left behind: never fr
 
 struct wg_mem {
 	int pid;
+	int task;      /* whose entry in /proc shows the memory: mostly pid */
 	int error;
 	int fd;	       /* /proc/PID/mem, ours or inherited; -1 */
 	bool fd_ours, fd_pinned; /* pinned: a thread left behind may still use it */
@@ -279,7 +281,7 @@ static int read_maps(struct wg_mem *m)
 
 	if (!s)
 		return -ENOMEM;
-	snprintf(s->path, sizeof(s->path), "/proc/%d/maps", m->pid);
+	snprintf(s->path, sizeof(s->path), "/proc/%d/maps", m->task);
 	err = wg_patient_do(&common.file_thread, m->worked ? READ_DEADLINE_S : FIRST_DEADLINE_S, slurp,
 			    s);
 	if (err == -ETIMEDOUT)
@@ -374,7 +376,7 @@ static int ask(struct wg_mem *m, const struct wg_map *x)
 	int err;
 
 	m->reads++;
-	j->pid = m->pid;
+	j->pid = m->task;
 	j->fd = m->fd;
 	err = wg_patient_do(&common.thread, m->worked ? READ_DEADLINE_S : FIRST_DEADLINE_S, serve, j);
 	if (!err) {
@@ -770,6 +772,34 @@ static int probe(struct wg_mem *m, int fd)
 	return k < 0 ? k : k == sizeof(word) ? 0 : -EFAULT;
 }
 
+/* A leader that has ended shows no memory; a thread that goes on shows that of the process. */
+static int living_task(int pid)
+{
+	char path[64], text[512];
+	const struct dirent *e;
+	int found = pid;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	d = opendir(path);
+	while (d && found == pid && (e = readdir(d))) {
+		int tid = atoi(e->d_name);
+		const char *state;
+
+		if (tid <= 0 || tid == pid)
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
+		if (!small_file(path, text, sizeof(text)))
+			continue;
+		state = strrchr(text, ')');
+		if (state && state[1] == ' ' && state[2] != 'Z' && state[2] != 'X')
+			found = tid;
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
 struct wg_mem *wg_mem_open(struct wg_facts *f, struct wg_process *p, int mem_fd)
 {
 	struct wg_mem *m = calloc(1, sizeof(*m));
@@ -780,6 +810,7 @@ struct wg_mem *wg_mem_open(struct wg_facts *f, struct wg_process *p, int mem_fd)
 		exit(70); /* as the arena does */
 	common.users++;
 	m->pid = p->pid;
+	m->task = p->state == 'Z' && p->alive ? living_task(p->pid) : p->pid;
 	m->fd = -1;
 	m->arena = wg_arena_new();
 	m->error = read_maps(m);
@@ -787,7 +818,7 @@ struct wg_mem *wg_mem_open(struct wg_facts *f, struct wg_process *p, int mem_fd)
 		explain(f, p, m->pid, m->error, "memory maps");
 		return m;
 	}
-	snprintf(path, sizeof(path), "/proc/%d/mem", m->pid);
+	snprintf(path, sizeof(path), "/proc/%d/mem", m->task);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	m->error = fd < 0 ? -errno : 0;
 	if (fd >= 0) {
@@ -821,7 +852,7 @@ struct wg_mem *wg_mem_open_fake(const struct wg_map *maps, size_t nmaps, int pid
 	if (!m)
 		exit(70);
 	common.users++;
-	m->pid = pid;
+	m->pid = m->task = pid;
 	m->fd = -1;
 	m->arena = wg_arena_new();
 	m->maps = maps;
@@ -859,6 +890,7 @@ void wg_mem_close(struct wg_mem *m)
 
 int wg_mem_error(const struct wg_mem *m) { return m->error; }
 int wg_mem_pid(const struct wg_mem *m) { return m->pid; }
+int wg_mem_task(const struct wg_mem *m) { return m->task; }
 
 const struct wg_map *wg_mem_maps(struct wg_mem *m, size_t *n)
 {

@@ -32,6 +32,7 @@ void wg_mem_forget(struct wg_mem *m);			  /* drop cached pages: second sample */
 const struct wg_map *wg_mem_maps(struct wg_mem *m, size_t *n);
 const struct wg_map *wg_mem_map_at(struct wg_mem *m, uint64_t addr);
 int wg_mem_pid(const struct wg_mem *m);
+int wg_mem_task(const struct wg_mem *m); /* whose entry in /proc shows it: another thread's when the leader has ended */
 
 /* ---- symbols (symbols.c) ------------------------------------------------- */
 
