@@ -199,6 +199,7 @@ static const struct wg_field thread_f[] = {
 	BYTES(wg_thread, "code", code, code_len),
 	SKIP(wg_thread, code_len), /* with code */
 	FIELD(wg_thread, "code_at", code_at, HEX, ZERO),
+	FIELD(wg_thread, "between_unseen", between_unseen, BOOL, ZERO),
 };
 DESC(wg_desc_thread, wg_thread, thread_f);
 
