@@ -244,6 +244,31 @@ static void pool_worker_after_fork(struct wg_facts *f) /* one idle worker, one s
 	pipe_end(f, z, 4, 900, true);
 }
 
+static void pool_task_lost(struct wg_facts *f) /* main waits for a result; the pool's worker has no task */
+{
+	struct wg_process *p = proc(f, 100, "python"), *a = proc(f, 200, "python");
+
+	child_of(f, a, p);
+	sem(MAIN(p), 0x10);
+	python(f, MAIN(p), "threading.py:wait multiprocessing/pool.py:wait multiprocessing/pool.py:get app.py:main");
+	thr(f, p, 101, "results");
+	python(f, T(p, 101), "multiprocessing/connection.py:recv multiprocessing/pool.py:_handle_results threading.py:run");
+	pipe_end(f, p, 3, 900, false);
+	pipe_end(f, a, 4, 900, true);
+	pipe_end(f, a, 5, 901, false);
+	pipe_end(f, p, 6, 901, true);
+	io(T(p, 101), WG_OP_READ, 3);
+	io(MAIN(a), WG_OP_READ, 5);
+	python(f, MAIN(a), "multiprocessing/connection.py:recv multiprocessing/queues.py:get multiprocessing/pool.py:worker "
+			   "multiprocessing/process.py:run app.py:main");
+}
+
+static void pool_worker_asked(struct wg_facts *f)
+{
+	pool_task_lost(f);
+	f->asked.v[0] = 200;
+}
+
 static void orders_from_idle_parent(struct wg_facts *f) /* a healthy pool, all of it asked about */
 {
 	struct wg_process *p = proc(f, 100, "python"), *a = proc(f, 200, "python");
@@ -656,6 +681,23 @@ static void vfork_child(struct wg_facts *f) /* the youngest child is the one tha
 	mutex(MAIN(r), 0x10, 300);
 }
 
+static void shell_waits(struct wg_facts *f) /* dash and timeout wait for SIGCHLD */
+{
+	struct wg_process *q = child(f);
+
+	pauses(MAIN(f->procs.v[0]));
+	MAIN(f->procs.v[0])->wait.syscall_name = "rt_sigsuspend";
+	MAIN(f->procs.v[0])->wait.child = -1;
+	mutex(MAIN(q), 0x10, 200);
+}
+
+static void pauses_beside_child(struct wg_facts *f) /* pause() says nothing of a child */
+{
+	shell_waits(f);
+	MAIN(f->procs.v[0])->wait.syscall_name = "pause";
+	MAIN(f->procs.v[0])->wait.child = WG_NO_INT;
+}
+
 static void child_any(struct wg_facts *f) /* one child hangs, the other works: any will do */
 {
 	struct wg_process *q = child(f), *r = proc(f, 300, "rank");
@@ -905,6 +947,12 @@ static void one_thread_traced(struct wg_facts *f) /* main joins a thread that a 
 	join(MAIN(p), 101);
 }
 
+static void one_thread_traced_for_nobody(struct wg_facts *f)
+{
+	one_thread_traced(f);
+	runs(MAIN(f->procs.v[0]));
+}
+
 static void spin(struct wg_facts *f)
 {
 	struct wg_thread *t = MAIN(proc(f, 100, "app"));
@@ -1108,6 +1156,13 @@ static void log_buffered(struct wg_facts *f)
 	log_file(f, 2048);
 }
 
+static void log_to_nowhere(struct wg_facts *f)
+{
+	log_buffered(f);
+	f->procs.v[0]->files.v[0].kind = WG_FILE_CHAR;
+	f->procs.v[0]->files.v[0].path = "/dev/null";
+}
+
 static void log_flushed(struct wg_facts *f)
 {
 	log_buffered(f);
@@ -1183,6 +1238,8 @@ static const struct graph_case cases[] = {
 	{"pool, worker killed", pool_worker_killed, "peer-dead", Y, 201, 0, "signal 9", 1},
 	{"pool, worker computes", pool_worker_computes, "busy-cpu", N, 200, 0, NULL, 0},
 	{"pool, worker after fork", pool_worker_after_fork, "lock-after-fork", Y, 201, 0, NULL, 0},
+	{"pool, task lost", pool_task_lost, "no-waker", Y, 100, 0, NULL, 1},
+	{"pool, worker at rest", pool_worker_asked, "idle", N, 200, 0, NULL, 0},
 	{"pool, orders from an idle parent", orders_from_idle_parent, "idle", N, 0, 0, NULL, 0},
 	{"both read", both_read, "deadlock", Y, 0, 0, NULL, -1},
 	{"socket, silent", socket_silent, "peer-silent", Y, 200, 0, NULL, 0},
@@ -1232,6 +1289,8 @@ static const struct graph_case cases[] = {
 	{"child in its own lock", child_locked, "lock-self", Y, 200, 200, NULL, 0},
 	{"child without waker", child_cond, "no-waker", Y, 200, 200, NULL, 0},
 	{"vfork", vfork_child, "lock-self", Y, 300, 0, NULL, 0},
+	{"shell waits by a signal", shell_waits, "lock-self", Y, 200, 0, NULL, 0},
+	{"pauses beside a child", pauses_beside_child, "idle", N, 0, 0, NULL, 0},
 	{"any child, one works", child_any, "busy-cpu", N, 300, 0, NULL, 0},
 	{"any child, all stuck", child_any_all_stuck, "lock-self", Y, 200, 0, NULL, 0},
 	{"child of which only CPU time is known", child_stub_busy, "busy-cpu", N, 200, 0, NULL, 0},
@@ -1268,6 +1327,7 @@ static const struct graph_case cases[] = {
 	{"stopped itself", stopped_self, "stopped", Y, 100, 0, "kill -CONT 100", -1},
 	{"stopped in the background", stopped_background, "stopped", Y, 100, 0, "SIGTTOU", 0},
 	{"one thread traced", one_thread_traced, "stopped", Y, 100, 101, "900", -1},
+	{"one thread traced, main works", one_thread_traced_for_nobody, "busy-cpu", N, 100, 100, NULL, 0},
 	{"spin on a flag", spin, "spin-wait", Y, 100, 100, NULL, 1},
 	{"tight sum", tight_sum, "busy-cpu", N, 100, 100, NULL, 0},
 	{"tight loop without its code", spin_without_code, "busy-cpu|unknown", N, 0, 0, NULL, 0},
@@ -1295,6 +1355,7 @@ static const struct graph_case cases[] = {
 	{"system call unreadable", syscall_unreadable, "unknown", U, 0, 0, "system call", 0},
 	{"FIFO without writer", fifo_reader, "peer-silent", Y, 100, 0, "/run/ctl.fifo", 1},
 	{"log buffered", log_buffered, "log-buffered", N, 0, 0, "train.log", 0},
+	{"log to /dev/null", log_to_nowhere, "idle|progressing", N, 0, 0, NULL, 0},
 	{"log flushed", log_flushed, "idle|progressing", N, 0, 0, NULL, 0},
 	{"one line left in a buffer", log_one_line, "busy-cpu", N, 0, 0, NULL, 0},
 	{"log grows", log_grows, "log-buffered", N, 0, 0, NULL, 0},

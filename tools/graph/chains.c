@@ -293,7 +293,10 @@ static void offer_node(const struct wg_walk *w, struct best *best, uint32_t v)
 
 	if (n->has_end && n->end.fate == n->fate) {
 		cls = n->end.cls;
-		if (conv) {
+		if (conv && n->awaits_task) {
+			/* It owes nothing: only where there is no other explanation is it named. */
+			offer(best, 65, w->cost[v], v, conv->idle_cls, conv, false, false);
+		} else if (conv) {
 			offer(best, class_score(conv->idle_cls), w->cost[v], v, conv->idle_cls, conv, false,
 			      false);
 		} else {

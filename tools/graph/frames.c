@@ -95,7 +95,7 @@ const struct wg_frame *wg_start_function(const struct wg_thread *t)
 	return NULL;
 }
 
-static bool py_is(const struct wg_pyframe *f, const char *file, const char *function)
+bool wg_frames_py_is(const struct wg_pyframe *f, const char *file, const char *function)
 {
 	const char *b = wg_base(f->file), *dot;
 
@@ -122,13 +122,13 @@ static bool py_is(const struct wg_pyframe *f, const char *file, const char *func
 
 bool wg_frames_py_at(const struct wg_thread *t, const char *file, const char *function)
 {
-	return t->python_stack.n && py_is(&t->python_stack.v[0], file, function);
+	return t->python_stack.n && wg_frames_py_is(&t->python_stack.v[0], file, function);
 }
 
 bool wg_py_has(const struct wg_thread *t, const char *file, const char *function)
 {
 	for (size_t i = 0; i < t->python_stack.n; i++)
-		if (py_is(&t->python_stack.v[i], file, function))
+		if (wg_frames_py_is(&t->python_stack.v[i], file, function))
 			return true;
 	return false;
 }

@@ -106,6 +106,7 @@ struct wg_inode {
 	bool visible;	 /* goes into the graph that is shown */
 	bool bystander;	 /* threads */
 	bool ownerless;	 /* a thread that waits on something that has no owner: see hub */
+	bool awaits_task; /* a pool's worker at rest */
 	bool polls_cpu;	 /* burns CPU by waiting: that is no work */
 	bool mismatch;
 	int32_t proc;	 /* index into facts->procs; -1 none */
@@ -267,6 +268,7 @@ bool wg_has_symbol_prefix(const struct wg_thread *t, const char *prefix);
 bool wg_is_plumbing(const struct wg_frame *f); /* libc, libpthread, libstdc++, the loader, vdso */
 const struct wg_frame *wg_caller(const struct wg_thread *t); /* innermost frame of the program */
 const struct wg_frame *wg_start_function(const struct wg_thread *t); /* outermost but libc's start */
+bool wg_frames_py_is(const struct wg_pyframe *f, const char *file, const char *function);
 bool wg_frames_py_at(const struct wg_thread *t, const char *file, const char *function); /* innermost */
 bool wg_py_has(const struct wg_thread *t, const char *file, const char *function);
 const char *wg_py_top(struct wg_b *b, const struct wg_thread *t); /* "load (data.py:12)"; NULL */
@@ -306,6 +308,7 @@ void wg_resolve_futex(struct wg_ctx *c);
 bool wg_futex_owned(struct wg_ctx *c); /* resolves if the word names an owner */
 void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what);
 bool wg_resolve_python(struct wg_ctx *c, uint32_t lock);
+bool wg_awaits_task(const struct wg_process *p, const struct wg_thread *t);
 bool wg_resolve_gpu_call(struct wg_ctx *c);
 void wg_resolve_fd_io(struct wg_ctx *c, const struct wg_file *file, bool writes, double timeout);
 bool wg_fd_targets(struct wg_ctx *c, const struct wg_file *file, bool writes, double timeout);

@@ -295,6 +295,13 @@ static void resolve_thread(struct wg_b *b, int32_t proc, uint32_t thr)
 		return;
 	if (resolve_unrecorded(&c))
 		return;
+	if ((t->wait.op == WG_OP_READ || t->wait.op == WG_OP_POLL || t->wait.op == WG_OP_FUTEX) &&
+	    wg_awaits_task(p, t)) {
+		b->n.v[c.node].awaits_task = true;
+		b->n.v[c.node].wdoes = "waits for its next task";
+		end_here(&c, CL_IDLE, FATE_IDLE, NULL);
+		return;
+	}
 	resolve_op(&c);
 }
 

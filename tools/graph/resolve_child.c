@@ -90,6 +90,11 @@ void wg_resolve_wait(struct wg_ctx *c)
 		wg_set_end(b, c->node, CL_BUSY_CPU, FATE_MOVING, WG_LIKELY, "its children use the CPU");
 		return;
 	}
+	if (b->n.v[c->node].polls_cpu) {
+		/* It asks without waiting, and has none left: children come and go. */
+		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_LIKELY, "its children have ended");
+		return;
+	}
 	wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
 		   "it waits for children that could not be looked at");
 	b->n.v[c->node].end.missing = "the child processes";

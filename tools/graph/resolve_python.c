@@ -215,6 +215,38 @@ static bool resolve_pool(struct wg_ctx *c, uint32_t lock)
 	return true;
 }
 
+/* Does the evidence speak of the line at which the thread waits now? */
+static bool this_call(const struct wg_ctx *c, const struct wg_pylock *l)
+{
+	const struct wg_pyframe *f = c->t->python_stack.n ? &c->t->python_stack.v[0] : NULL;
+	char at[256];
+
+	if (!l->evidence || !f || !f->file || !wg_has_int(f->line))
+		return true;
+	snprintf(at, sizeof(at), "%s:%lld", wg_base(f->file), (long long)f->line);
+	return strstr(l->evidence, at) != NULL;
+}
+
+/* A worker process of a pool, at rest in the pool's own code: it owes nothing to anybody. */
+bool wg_awaits_task(const struct wg_process *p, const struct wg_thread *t)
+{
+	if (t->tid != p->pid || !t->python_stack.n)
+		return false;
+	for (size_t i = 0; i < t->python_stack.n; i++) {
+		const struct wg_pyframe *f = &t->python_stack.v[i];
+		bool std = f->file && (f->file[0] == '<' ||
+				       (strstr(f->file, "/lib/python") && !strstr(f->file, "-packages/")));
+
+		if (wg_frames_py_is(f, "multiprocessing/pool.py", "worker") ||
+		    wg_frames_py_is(f, "concurrent/futures/process.py", "_process_worker") ||
+		    wg_frames_py_is(f, "torch/utils/data/_utils/worker.py", "_worker_loop"))
+			return true;
+		if (!std)
+			return false;
+	}
+	return false;
+}
+
 bool wg_resolve_python(struct wg_ctx *c, uint32_t lock)
 {
 	struct wg_b *b = c->b;
@@ -231,7 +263,7 @@ bool wg_resolve_python(struct wg_ctx *c, uint32_t lock)
 	 * "It called acquire() before" can be this very call. In a fork with no other thread the lock
 	 * that came along locked is the better explanation.
 	 */
-	if (l && c->p->forked && l->certainty != WG_CERTAIN && l->owner_tid == c->t->tid)
+	if (l && c->p->forked && l->certainty != WG_CERTAIN && l->owner_tid == c->t->tid && this_call(c, l))
 		l = NULL;
 	if (l) {
 		if (l->kind)

@@ -156,6 +156,9 @@ static void consider(struct wg_b *b, uint32_t node, bool only_hard, struct choic
 		return;
 	if (!is_hung(b, &f) || (only_hard && !hard(f.cls)) || awaits_orders(b, &f))
 		return;
+	/* A thread that a debugger holds and nobody waits for holds nothing up. */
+	if (only_hard && f.cls == CL_STOPPED && !f.npath)
+		return;
 	prefer(b, too_young(b, &f) ? young : hung, &f);
 }
 
@@ -328,7 +331,7 @@ static const struct wg_file *buffered_log(const struct wg_b *b, int32_t proc, bo
 		bool grows = wg_has_int(x->user_buffered_delta) && x->user_buffered_delta > 0;
 
 		if (!wg_has_int(x->user_buffered_bytes) || x->user_buffered_bytes <= 0 ||
-		    x->kind == WG_FILE_TTY || x->kind == WG_FILE_SOCKET)
+		    (x->kind != WG_FILE_REG && x->kind != WG_FILE_PIPE && x->kind != WG_FILE_FIFO))
 			continue;
 		if (x->fd != 1 && x->fd != 2 && x->kind != WG_FILE_REG)
 			continue;
