@@ -521,10 +521,15 @@ static void test_splice(void **state)
 
 	(void)state;
 	plant(&x, in_splice, false);
-	assert_int_equal(x.t->wait.op, WG_OP_SPLICE);
-	assert_int_equal(x.t->wait.fds.n, 2);
-	assert_int_equal(x.t->wait.fds.v[0].fd, sh->v[0]);
-	assert_int_equal(x.t->wait.fds.v[1].fd, sh->v[1]);
+	/* Where the kernel function tells it, which end stands still; else both ends. */
+	if (x.t->wait.op == WG_OP_READ) {
+		assert_int_equal(x.t->wait.fd, sh->v[0]);
+	} else {
+		assert_int_equal(x.t->wait.op, WG_OP_SPLICE);
+		assert_int_equal(x.t->wait.fds.n, 2);
+		assert_int_equal(x.t->wait.fds.v[0].fd, sh->v[0]);
+		assert_int_equal(x.t->wait.fds.v[1].fd, sh->v[1]);
+	}
 	reap(&x);
 }
 
