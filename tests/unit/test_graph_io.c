@@ -607,6 +607,16 @@ static void reader_of_two(struct wg_facts *f) /* each child has its own pipe: on
 	dead(z, 0, 0);
 }
 
+static void polls_own_pipe(struct wg_facts *f) /* a loop thread's wake-up pipe is no cycle with itself */
+{
+	struct wg_process *p = proc(f, 100, "app");
+
+	cond(MAIN(p), 0x10);
+	pipe_end(f, p, 3, 900, false);
+	pipe_end(f, p, 4, 900, true);
+	polls_fd(f, thr(f, p, 101, "loop"), WG_OP_POLL, 3, POLLIN);
+}
+
 static void timerfd(struct wg_facts *f)
 {
 	struct wg_process *p = proc(f, 100, "app");
@@ -1278,6 +1288,7 @@ static const struct graph_case cases[] = {
 	{"short sleeps, unseen between", short_sleep_unseen, "unknown", U, 0, 0, "between", 0},
 	{"long sleep, unseen between", long_sleep_unseen, "idle", N, 0, 0, NULL, 1},
 	{"reader of two children", reader_of_two, "stopped", Y, 200, 0, NULL, 0},
+	{"loop thread with its wake-up pipe", polls_own_pipe, "no-waker", Y, 100, 0, NULL, 1},
 	{"timerfd", timerfd, "idle", N, 0, 0, NULL, 0},
 	{"eventfd, nobody", eventfd_nobody, "no-waker", Y, 100, 100, NULL, 0},
 	{"eventfd, worker computes", eventfd_worker, "busy-cpu", N, 0, 0, NULL, 0},

@@ -186,8 +186,6 @@ struct wg_pinfo {
 	const struct wg_process *p;
 	uint32_t tbase;	  /* node of its first thread */
 	uint32_t node;	  /* node of the process */
-	uint32_t wakers;  /* IT_WAKERS + 1, made when asked for */
-	uint32_t joined;
 	uint32_t host;	  /* interned host and boot */
 	int64_t rank;	  /* launcher's, else of the largest communicator */
 	int32_t main_thr; /* index of the leader, -1 none */
@@ -327,6 +325,7 @@ bool wg_resolve_spin(struct wg_ctx *c);
 bool wg_resolve_limits(struct wg_ctx *c);
 uint32_t wg_process_actor(struct wg_b *b, int32_t proc); /* node that acts for a process */
 uint32_t wg_wakers(struct wg_b *b, int32_t proc);
+uint32_t wg_wakers_but(struct wg_b *b, int32_t proc, const struct wg_thread *t); /* without t */
 void wg_resolve_streams(struct wg_b *b);
 void wg_resolve_collectives(struct wg_b *b);
 uint32_t wg_stream_node(struct wg_b *b, int32_t proc, size_t ix);

@@ -312,6 +312,26 @@ uint32_t wg_process_actor(struct wg_b *b, int32_t proc)
 	return b->pi[proc].node;
 }
 
+/*
+ * A pipe inside the process is read or written by another thread than the one that waits. In a
+ * process of very many threads the common node serves, which costs a little precision.
+ */
+uint32_t wg_wakers_but(struct wg_b *b, int32_t proc, const struct wg_thread *t)
+{
+	const struct wg_process *p = b->pi[proc].p;
+	bool fresh;
+	uint32_t n;
+
+	if (p->threads.n > 64)
+		return wg_wakers(b, proc);
+	n = wg_node(b, IT_WAKERS, (uint64_t)proc, 1 + (uint64_t)(t - p->threads.v), &fresh);
+	if (fresh) {
+		b->n.v[n].proc = proc;
+		b->n.v[n].mode = MODE_ANY;
+	}
+	return n;
+}
+
 uint32_t wg_wakers(struct wg_b *b, int32_t proc)
 {
 	bool fresh;
@@ -320,7 +340,6 @@ uint32_t wg_wakers(struct wg_b *b, int32_t proc)
 	if (fresh) {
 		b->n.v[n].proc = proc;
 		b->n.v[n].mode = MODE_ANY;
-		b->pi[proc].wakers = n + 1;
 	}
 	return n;
 }
@@ -397,16 +416,16 @@ static void finish_process(struct wg_b *b, int32_t proc)
 	}
 }
 
-static void finish_wakers(struct wg_b *b, int32_t proc)
+static void finish_wakers(struct wg_b *b, uint32_t hub)
 {
-	struct wg_pinfo *pi = &b->pi[proc];
-	uint32_t hub = pi->wakers - 1;
+	struct wg_pinfo *pi = &b->pi[b->n.v[hub].proc];
+	uint64_t but = b->n.v[hub].b; /* index + 1 of the thread that is left out */
 
 	for (uint32_t i = 0; i < pi->p->threads.n; i++) {
 		const struct wg_inode *t = &b->n.v[pi->tbase + i];
 		struct wg_iedge *e;
 
-		if (t->bystander || t->ownerless || pi->p->threads.v[i].state == 'Z')
+		if (t->bystander || t->ownerless || pi->p->threads.v[i].state == 'Z' || i + 1 == but)
 			continue;
 		e = wg_edge(b, hub, pi->tbase + i, WG_EDGE_WOKEN_BY, false,
 			    "another thread of this process, which could act");
@@ -424,9 +443,9 @@ void wg_resolve_all(struct wg_b *b)
 	}
 	wg_resolve_streams(b);
 	wg_resolve_collectives(b);
-	for (uint32_t i = 0; i < b->np; i++) {
+	for (uint32_t i = 0; i < b->np; i++)
 		finish_process(b, (int32_t)i);
-		if (b->pi[i].wakers)
-			finish_wakers(b, (int32_t)i);
-	}
+	for (uint32_t i = 0; i < b->n.n; i++)
+		if (b->n.v[i].type == IT_WAKERS)
+			finish_wakers(b, i);
 }

@@ -63,7 +63,7 @@ static bool own_threads(struct wg_ctx *c, uint32_t end, enum wg_edge_kind kind)
 {
 	if (c->b->pi[c->proc].nown < 2)
 		return false;
-	wg_edge(c->b, end, wg_wakers(c->b, c->proc), kind, false,
+	wg_edge(c->b, end, wg_wakers_but(c->b, c->proc, c->t), kind, false,
 		"the other end is held by this process itself")->hidden = true;
 	return true;
 }
