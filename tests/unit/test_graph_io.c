@@ -607,6 +607,18 @@ static void reader_of_two(struct wg_facts *f) /* each child has its own pipe: on
 	dead(z, 0, 0);
 }
 
+static void handlers_of_a_pool(struct wg_facts *f) /* several service threads on the process' own pipes */
+{
+	struct wg_process *p = proc(f, 100, "python");
+
+	cond(MAIN(p), 0x10);
+	for (int i = 0; i < 2; i++) {
+		pipe_end(f, p, 3 + 2 * i, 900 + (uint64_t)i, false);
+		pipe_end(f, p, 4 + 2 * i, 900 + (uint64_t)i, true);
+		io(thr(f, p, 101 + i, "handler"), WG_OP_READ, 3 + 2 * i);
+	}
+}
+
 static void polls_own_pipe(struct wg_facts *f) /* a loop thread's wake-up pipe is no cycle with itself */
 {
 	struct wg_process *p = proc(f, 100, "app");
@@ -1288,6 +1300,7 @@ static const struct graph_case cases[] = {
 	{"short sleeps, unseen between", short_sleep_unseen, "unknown", U, 0, 0, "between", 0},
 	{"long sleep, unseen between", long_sleep_unseen, "idle", N, 0, 0, NULL, 1},
 	{"reader of two children", reader_of_two, "stopped", Y, 200, 0, NULL, 0},
+	{"handlers on the process' own pipes", handlers_of_a_pool, "no-waker", Y, 100, 0, NULL, 1},
 	{"loop thread with its wake-up pipe", polls_own_pipe, "no-waker", Y, 100, 0, NULL, 1},
 	{"timerfd", timerfd, "idle", N, 0, 0, NULL, 0},
 	{"eventfd, nobody", eventfd_nobody, "no-waker", Y, 100, 100, NULL, 0},

@@ -448,4 +448,8 @@ void wg_resolve_all(struct wg_b *b)
 	for (uint32_t i = 0; i < b->n.n; i++)
 		if (b->n.v[i].type == IT_WAKERS)
 			finish_wakers(b, i);
+	/* With one thread left it must be that one; with several it is only one of them. */
+	for (size_t i = 0; i < b->e.n; i++)
+		if (b->n.v[b->e.v[i].to].type == IT_WAKERS && b->n.v[b->e.v[i].to].nout > 1)
+			b->e.v[i].guess = true;
 }

@@ -61,10 +61,15 @@ static void to_end(struct wg_ctx *c, uint32_t to)
 /* Other threads of the waiter's own process, when it has any. */
 static bool own_threads(struct wg_ctx *c, uint32_t end, enum wg_edge_kind kind)
 {
+	struct wg_iedge *e;
+
 	if (c->b->pi[c->proc].nown < 2)
 		return false;
-	wg_edge(c->b, end, wg_wakers_but(c->b, c->proc, c->t), kind, false,
-		"the other end is held by this process itself")->hidden = true;
+	e = wg_edge(c->b, end, wg_wakers_but(c->b, c->proc, c->t), kind, false,
+		    "the other end is held by this process itself");
+	e->hidden = true;
+	/* To be read, a full pipe needs one of them; an empty one is a wait for a signal like any other. */
+	e->guess = kind != WG_EDGE_READ_BY;
 	return true;
 }
 
@@ -299,6 +304,8 @@ static void pipe_targets(struct wg_ctx *c, const struct wg_file *x, bool writes,
 		add_dead_writers(c, end, &r, first);
 	if (r.others || b->n.v[end].has_end)
 		return;
+	if (r.threads && !writes && c->t->wait.op == WG_OP_READ)
+		b->n.v[c->node].ownerless = true;
 	if (r.threads) { /* a pipe inside the process: whoever could write it is one of its threads */
 		wg_set_end(b, end, writes ? CL_PIPE_FULL : CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
 			   writes ? "only threads of this process could read it, and none does"
