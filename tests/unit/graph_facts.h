@@ -34,7 +34,8 @@ static inline struct wg_facts *facts(void)
 	return f;
 }
 
-static inline struct wg_thread *thr(struct wg_facts *f, struct wg_process *p, int32_t tid, const char *name)
+static inline struct wg_thread *thr(struct wg_facts *f, struct wg_process *p, int32_t tid,
+				    const char *name)
 {
 	struct wg_thread *t = wg_add_thread(f, p);
 
@@ -239,8 +240,8 @@ static inline void stops(struct wg_process *p)
 		p->threads.v[i].state = 'T';
 }
 
-static inline struct wg_file *file(struct wg_facts *f, struct wg_process *p, int fd, enum wg_file_kind kind,
-				   uint64_t ino, int64_t flags)
+static inline struct wg_file *file(struct wg_facts *f, struct wg_process *p, int fd,
+				   enum wg_file_kind kind, uint64_t ino, int64_t flags)
 {
 	struct wg_file *x = wg_add_file(f, p);
 
@@ -255,12 +256,14 @@ static inline struct wg_file *file(struct wg_facts *f, struct wg_process *p, int
 	return x;
 }
 
-static inline void pipe_end(struct wg_facts *f, struct wg_process *p, int fd, uint64_t ino, bool write)
+static inline void pipe_end(struct wg_facts *f, struct wg_process *p, int fd, uint64_t ino,
+			    bool write)
 {
 	file(f, p, fd, WG_FILE_PIPE, ino, write ? O_WRONLY : O_RDONLY);
 }
 
-static inline struct wg_file *sock(struct wg_facts *f, struct wg_process *p, int fd, uint64_t ino, uint64_t peer)
+static inline struct wg_file *sock(struct wg_facts *f, struct wg_process *p, int fd, uint64_t ino,
+				   uint64_t peer)
 {
 	struct wg_file *x = file(f, p, fd, WG_FILE_SOCKET, ino, O_RDWR);
 
@@ -278,7 +281,8 @@ static inline void io(struct wg_thread *t, enum wg_op op, int fd)
 	t->wait.timeout_s = WG_NO_SEC;
 }
 
-static inline void polls_fd(struct wg_facts *f, struct wg_thread *t, enum wg_op op, int fd, int16_t events)
+static inline void polls_fd(struct wg_facts *f, struct wg_thread *t, enum wg_op op, int fd,
+			    int16_t events)
 {
 	struct wg_pollfd *x;
 
@@ -342,8 +346,8 @@ static inline size_t stream(struct wg_facts *f, struct wg_process *p, uint64_t h
 	return p->streams.n - 1;
 }
 
-static inline struct wg_gpu_item *item(struct wg_facts *f, struct wg_process *p, size_t s, enum wg_gpu_op op,
-				       const char *name)
+static inline struct wg_gpu_item *item(struct wg_facts *f, struct wg_process *p, size_t s,
+				       enum wg_gpu_op op, const char *name)
 {
 	struct wg_stream *st = &p->streams.v[s];
 	struct wg_gpu_item *x = wg_add_gpu_item(f, st);
@@ -370,8 +374,8 @@ static inline struct wg_process *rank(struct wg_facts *f, int32_t pid, int64_t r
 	return p;
 }
 
-static inline struct wg_comm *comm(struct wg_facts *f, struct wg_process *p, const char *id, int64_t r,
-				   int64_t size)
+static inline struct wg_comm *comm(struct wg_facts *f, struct wg_process *p, const char *id,
+				   int64_t r, int64_t size)
 {
 	struct wg_comm *c = wg_add_comm(f, p);
 
@@ -385,8 +389,8 @@ static inline struct wg_comm *comm(struct wg_facts *f, struct wg_process *p, con
 }
 
 /* The rank entered collective `seq` of its comms[ci] and it is not done. */
-static inline struct wg_collective *enters(struct wg_facts *f, struct wg_process *p, size_t ci, uint64_t seq,
-					   const char *op, int64_t count)
+static inline struct wg_collective *enters(struct wg_facts *f, struct wg_process *p, size_t ci,
+					   uint64_t seq, const char *op, int64_t count)
 {
 	struct wg_comm *c = &p->comms.v[ci];
 	struct wg_collective *x = wg_add_collective(f, c);
@@ -430,9 +434,9 @@ struct graph_case {
 	void (*build)(struct wg_facts *f);
 	const char *classes; /* "deadlock|no-waker" */
 	enum wg_hung hung;
-	int64_t pid, tid;    /* culprit; 0: not compared */
-	const char *says;    /* in summary, chain or what is not established; NULL */
-	int confidence;	     /* at least this unsure (enum wg_confidence); -1 exactly certain; 0 any */
+	int64_t pid, tid; /* culprit; 0: not compared */
+	const char *says; /* in summary, chain or what is not established; NULL */
+	int confidence;	  /* at least this unsure (enum wg_confidence); -1 exactly certain; 0 any */
 };
 
 static inline bool word_in(const char *list, const char *word)
@@ -477,27 +481,33 @@ static inline void run_case(void **state)
 	     (!c->pid || (v->culprit.present && v->culprit.pid == c->pid)) &&
 	     (!c->tid || (v->culprit.present && v->culprit.tid == c->tid)) &&
 	     (!c->says || said(v, c->says)) &&
-	     (c->confidence == -1 ? v->confidence == WG_CONF_CERTAIN : (int)v->confidence >= c->confidence);
+	     (c->confidence == -1 ? v->confidence == WG_CONF_CERTAIN
+				  : (int)v->confidence >= c->confidence);
 	if (!ok || getenv("GRAPH_SHOW")) {
-		printf("%s: %s hung=%d confidence=%d culprit=%lld/%lld rank=%lld (%s) phase=%s\n  %s\n", c->name,
-		       v->class_name, v->hung, v->confidence, (long long)v->culprit.pid,
+		printf("%s: %s hung=%d confidence=%d culprit=%lld/%lld rank=%lld (%s) phase=%s\n  "
+		       "%s\n",
+		       c->name, v->class_name, v->hung, v->confidence, (long long)v->culprit.pid,
 		       (long long)v->culprit.tid, (long long)v->culprit.rank,
-		       v->culprit.what ? v->culprit.what : "-", v->phase ? v->phase : "-", v->summary);
+		       v->culprit.what ? v->culprit.what : "-", v->phase ? v->phase : "-",
+		       v->summary);
 		for (size_t i = 0; i < v->chain.n; i++)
 			printf("    %s\n", v->chain.v[i]);
 		for (size_t i = 0; i < v->not_established.n; i++)
 			printf("    ? %s\n", v->not_established.v[i]);
 	}
 	if (!ok)
-		printf("  wanted: %s hung=%d culprit=%lld/%lld says=%s confidence>=%d\n", c->classes, c->hung,
-		       (long long)c->pid, (long long)c->tid, c->says ? c->says : "-", c->confidence);
-	/* True of every graph: one view a thread, in order; edges point at nodes; ids are unique. */
+		printf("  wanted: %s hung=%d culprit=%lld/%lld says=%s confidence>=%d\n",
+		       c->classes, c->hung, (long long)c->pid, (long long)c->tid,
+		       c->says ? c->says : "-", c->confidence);
+	/* True of every graph: one view a thread, in order; edges point at nodes; ids are unique.
+	 */
 	{
 		size_t n = 0;
 
 		for (size_t i = 0; i < f->procs.n; i++)
 			for (size_t k = 0; k < f->procs.v[i]->threads.n; k++, n++)
-				assert_ptr_equal(g->waits.v[n].thread, &f->procs.v[i]->threads.v[k]);
+				assert_ptr_equal(g->waits.v[n].thread,
+						 &f->procs.v[i]->threads.v[k]);
 		assert_int_equal(n, g->waits.n);
 	}
 	for (size_t i = 0; i < g->edges.n; i++) {
@@ -512,15 +522,15 @@ static inline void run_case(void **state)
 	assert_true(ok);
 }
 
-#define RUN_CASES(table)                                                                       \
-	int main(void)                                                                         \
-	{                                                                                      \
-		enum { HOW_MANY = sizeof(table) / sizeof((table)[0]) };                                \
-		static struct CMUnitTest tests[HOW_MANY];                                              \
-		for (size_t i = 0; i < HOW_MANY; i++)                                                  \
-			tests[i] = (struct CMUnitTest){(table)[i].name, run_case, NULL, NULL,   \
-						       (void *)&(table)[i]};                    \
-		return cmocka_run_group_tests(tests, NULL, NULL);                               \
+#define RUN_CASES(table)                                                                           \
+	int main(void)                                                                             \
+	{                                                                                          \
+		enum { HOW_MANY = sizeof(table) / sizeof((table)[0]) };                            \
+		static struct CMUnitTest tests[HOW_MANY];                                          \
+		for (size_t i = 0; i < HOW_MANY; i++)                                              \
+			tests[i] = (struct CMUnitTest){(table)[i].name, run_case, NULL, NULL,      \
+						       (void *)&(table)[i]};                       \
+		return cmocka_run_group_tests(tests, NULL, NULL);                                  \
 	}
 
 #endif

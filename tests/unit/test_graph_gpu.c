@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_graph_gpu.c - streams, events, values, host functions, implicit synchronisation, failures. */
+/* test_graph_gpu.c - streams, events, values, host functions, implicit synchronisation, failures.
+ */
 #include "graph_facts.h"
 
 static struct wg_process *app(struct wg_facts *f)
@@ -20,9 +21,13 @@ static struct wg_process *kernel(struct wg_facts *f)
 	return p;
 }
 
-static void stuck(struct wg_facts *f) { kernel(f); }
+static void stuck(struct wg_facts *f)
+{
+	kernel(f);
+}
 
-static void stuck_behind(struct wg_facts *f) /* the position is a lower bound: which of them is not known */
+static void
+stuck_behind(struct wg_facts *f) /* the position is a lower bound: which of them is not known */
 {
 	struct wg_process *p = kernel(f);
 
@@ -141,9 +146,13 @@ static struct wg_gpu_item *wait_value(struct wg_facts *f, struct wg_process *p, 
 	return x;
 }
 
-static void value(struct wg_facts *f) { wait_value(f, app(f), 0); }
+static void value(struct wg_facts *f)
+{
+	wait_value(f, app(f), 0);
+}
 
-static void value_served(struct wg_facts *f) /* another stream has the write behind work that moves */
+static void
+value_served(struct wg_facts *f) /* another stream has the write behind work that moves */
 {
 	struct wg_process *p = app(f);
 	size_t s;
@@ -206,7 +215,8 @@ static void value_host_heartbeat(struct wg_facts *f) /* wakes each second and ha
 	sleeps(thr(f, p, 101, "heartbeat"), 1, 0.3);
 }
 
-static void value_writer_blocked(struct wg_facts *f) /* thread B's write is queued behind A's free */
+static void
+value_writer_blocked(struct wg_facts *f) /* thread B's write is queued behind A's free */
 {
 	struct wg_process *p = app(f);
 	struct wg_call *c;
@@ -218,7 +228,8 @@ static void value_writer_blocked(struct wg_facts *f) /* thread B's write is queu
 	c->object = 0xaaa0;
 }
 
-static void value_other_frees(struct wg_facts *f) /* main waits for a value, the other thread is held in a free */
+static void value_other_frees(
+	struct wg_facts *f) /* main waits for a value, the other thread is held in a free */
 {
 	struct wg_process *p = app(f);
 
@@ -226,7 +237,8 @@ static void value_other_frees(struct wg_facts *f) /* main waits for a value, the
 	call(f, thr(f, p, 101, "b"), "cuMemFreeHost", WG_CALL_FREE, 10);
 }
 
-static void value_driver_polls(struct wg_facts *f) /* the driver's own thread burns CPU: it writes nothing */
+static void
+value_driver_polls(struct wg_facts *f) /* the driver's own thread burns CPU: it writes nothing */
 {
 	struct wg_process *p = app(f);
 
@@ -325,16 +337,35 @@ static struct wg_process *hostfn(struct wg_facts *f)
 	x->object = 0x4000;
 	syncs(f, MAIN(p), 0x50);
 	thr(f, p, 101, "cuda0");
-	native(f, T(p, 101), "libc.so.6:futex_wait train:on_done libcuda.so.1 libc.so.6:start_thread");
+	native(f, T(p, 101),
+	       "libc.so.6:futex_wait train:on_done libcuda.so.1 libc.so.6:start_thread");
 	return p;
 }
 
-static void callback_cond(struct wg_facts *f) { cond(T(hostfn(f), 101), 0x10); }
-static void callback_cycle(struct wg_facts *f) { mutex(T(hostfn(f), 101), 0x10, 100); }
-static void callback_orphan(struct wg_facts *f) { mutex(T(hostfn(f), 101), 0x10, 133); }
-static void callback_works(struct wg_facts *f) { runs(T(hostfn(f), 101)); }
-static void callback_pauses(struct wg_facts *f) { pauses(T(hostfn(f), 101)); }
-static void callback_polls(struct wg_facts *f) { sleeps(T(hostfn(f), 101), 0.001, 0.0005); }
+static void callback_cond(struct wg_facts *f)
+{
+	cond(T(hostfn(f), 101), 0x10);
+}
+static void callback_cycle(struct wg_facts *f)
+{
+	mutex(T(hostfn(f), 101), 0x10, 100);
+}
+static void callback_orphan(struct wg_facts *f)
+{
+	mutex(T(hostfn(f), 101), 0x10, 133);
+}
+static void callback_works(struct wg_facts *f)
+{
+	runs(T(hostfn(f), 101));
+}
+static void callback_pauses(struct wg_facts *f)
+{
+	pauses(T(hostfn(f), 101));
+}
+static void callback_polls(struct wg_facts *f)
+{
+	sleeps(T(hostfn(f), 101), 0.001, 0.0005);
+}
 
 static void callback_reads(struct wg_facts *f) /* its own wait has a deeper cause */
 {
@@ -353,7 +384,8 @@ static void callback_not_found(struct wg_facts *f)
 	p->threads.n = 1;
 }
 
-static void default_stream_order(struct wg_facts *f) /* a stuck kernel on a blocking stream holds it up */
+static void
+default_stream_order(struct wg_facts *f) /* a stuck kernel on a blocking stream holds it up */
 {
 	struct wg_process *p = app(f);
 	size_t s = stream(f, p, 0x50), d = stream(f, p, 0);
@@ -383,7 +415,8 @@ static void queue_full(struct wg_facts *f)
 	c->has_stream = true;
 }
 
-static void lazy_load(struct wg_facts *f) /* a launch waits for the device, a copy waits behind it */
+static void
+lazy_load(struct wg_facts *f) /* a launch waits for the device, a copy waits behind it */
 {
 	struct wg_process *p = kernel(f);
 	struct wg_call *c;
@@ -398,7 +431,8 @@ static void lazy_load(struct wg_facts *f) /* a launch waits for the device, a co
 	c->has_stream = true;
 }
 
-static void free_behind_kernel(struct wg_facts *f) /* the kernel does not end: the free is innocent */
+static void
+free_behind_kernel(struct wg_facts *f) /* the kernel does not end: the free is innocent */
 {
 	struct wg_process *p = kernel(f);
 
@@ -464,7 +498,8 @@ static void context_sync_two_devices(struct wg_facts *f) /* only this device's s
 	call(f, MAIN(p), "cuCtxSynchronize", WG_CALL_SYNC, 0.2);
 }
 
-static struct wg_failure *fails(struct wg_facts *f, struct wg_process *p, int32_t tid, bool recovered)
+static struct wg_failure *fails(struct wg_facts *f, struct wg_process *p, int32_t tid,
+				bool recovered)
 {
 	struct wg_device *d = wg_add_device(f, p);
 	struct wg_failure *x;
@@ -530,7 +565,8 @@ static void oom_busy(struct wg_facts *f)
 	fails(f, p, 100, false);
 }
 
-static void sync_idle_helpers(struct wg_facts *f) /* the driver's own threads are nobody's symptom */
+static void
+sync_idle_helpers(struct wg_facts *f) /* the driver's own threads are nobody's symptom */
 {
 	struct wg_process *p = kernel(f);
 
@@ -544,7 +580,8 @@ static void sync_idle_helpers(struct wg_facts *f) /* the driver's own threads ar
 #define U WG_HUNG_NULL
 static const struct graph_case cases[] = {
 	{"kernel stuck", stuck, "gpu-kernel-stuck", Y, 100, 0, "attention_fwd", 1},
-	{"kernel stuck, position a bound", stuck_behind, "gpu-kernel-stuck", Y, 100, 0, "attention_fwd", 1},
+	{"kernel stuck, position a bound", stuck_behind, "gpu-kernel-stuck", Y, 100, 0,
+	 "attention_fwd", 1},
 	{"kernel of four seconds", young, "unknown", U, 0, 0, "attention_fwd", 0},
 	{"kernel as long as others", long_history, "busy-gpu", N, 0, 0, NULL, 0},
 	{"kernel twelve seconds, ten are usual", long_but_usual, "busy-gpu", N, 0, 0, NULL, 0},
@@ -559,13 +596,17 @@ static const struct graph_case cases[] = {
 	{"not recorded", not_recorded, "unknown", U, 0, 0, "recorder", 0},
 	{"value", value, "gpu-wait-unsignaled", Y, 100, 0, NULL, 0},
 	{"value, served", value_served, "busy-gpu", N, 0, 0, NULL, 0},
-	{"value, write behind a kernel", value_behind_kernel, "gpu-kernel-stuck", Y, 100, 0, "producer", 1},
+	{"value, write behind a kernel", value_behind_kernel, "gpu-kernel-stuck", Y, 100, 0,
+	 "producer", 1},
 	{"value, cycle of streams", value_cycle, "deadlock", Y, 100, 0, NULL, 0},
-	{"value, queued write does not do", value_wrong_write, "gpu-wait-unsignaled", Y, 0, 0, NULL, 0},
+	{"value, queued write does not do", value_wrong_write, "gpu-wait-unsignaled", Y, 0, 0, NULL,
+	 0},
 	{"value, host computes", value_host_computes, "busy-cpu", N, 0, 0, NULL, 0},
 	{"value, host's heartbeat", value_host_heartbeat, "gpu-wait-unsignaled", Y, 0, 0, NULL, 1},
-	{"value, its writer behind a free", value_writer_blocked, "implicit-sync", Y, 0, 0, NULL, 1},
-	{"value, another thread frees", value_other_frees, "implicit-sync", Y, 100, 101, "cuMemFreeHost", 1},
+	{"value, its writer behind a free", value_writer_blocked, "implicit-sync", Y, 0, 0, NULL,
+	 1},
+	{"value, another thread frees", value_other_frees, "implicit-sync", Y, 100, 101,
+	 "cuMemFreeHost", 1},
 	{"value, the driver polls", value_driver_polls, "gpu-wait-unsignaled", Y, 100, 0, NULL, 0},
 	{"event behind a kernel", event_behind_kernel, "gpu-kernel-stuck", Y, 100, 0, "spinner", 0},
 	{"event satisfied", event_satisfied, "gpu-kernel-stuck", Y, 100, 0, "tail_kernel", 0},
@@ -575,13 +616,15 @@ static const struct graph_case cases[] = {
 	{"event of another process", event_ipc, "unknown", U, 0, 0, "shared event", 0},
 	{"callback on a condition", callback_cond, "gpu-host-callback", Y, 100, 101, "on_done", 0},
 	{"callback in a cycle", callback_cycle, "deadlock", Y, 100, 0, "on_done", 0},
-	{"callback on an orphan", callback_orphan, "lock-orphaned", Y, 100, 133, "host function", 0},
+	{"callback on an orphan", callback_orphan, "lock-orphaned", Y, 100, 133, "host function",
+	 0},
 	{"callback works", callback_works, "busy-cpu", N, 100, 101, NULL, 0},
 	{"callback pauses", callback_pauses, "gpu-host-callback", Y, 100, 101, NULL, 0},
 	{"callback polls", callback_polls, "gpu-host-callback", Y, 100, 101, NULL, 0},
 	{"callback reads", callback_reads, "peer-silent", Y, 200, 0, "host function", 0},
 	{"callback's thread unknown", callback_not_found, "unknown", U, 0, 0, "host function", 0},
-	{"default stream's order", default_stream_order, "gpu-kernel-stuck", Y, 100, 0, "blocker", 0},
+	{"default stream's order", default_stream_order, "gpu-kernel-stuck", Y, 100, 0, "blocker",
+	 0},
 	{"non-blocking apart", non_blocking_apart, "gpu-kernel-stuck", Y, 100, 0, "innocent", 0},
 	{"queue full", queue_full, "gpu-kernel-stuck", Y, 100, 0, "attention_fwd", 0},
 	{"lazy load", lazy_load, "implicit-sync", Y, 100, 0, NULL, 1},

@@ -15,12 +15,30 @@ static struct wg_process *full(struct wg_facts *f)
 	return q;
 }
 
-static void full_idle(struct wg_facts *f) { pauses(MAIN(full(f))); }
-static void full_busy(struct wg_facts *f) { runs(MAIN(full(f))); }
-static void full_stopped(struct wg_facts *f) { stops(full(f)); }
-static void full_nap(struct wg_facts *f) { sleeps(MAIN(full(f)), 20, 13); }
-static void full_long_sleep(struct wg_facts *f) { sleeps(MAIN(full(f)), 3600, 12); }
-static void full_short_sleeps(struct wg_facts *f) { sleeps(MAIN(full(f)), 1, 0.5); }
+static void full_idle(struct wg_facts *f)
+{
+	pauses(MAIN(full(f)));
+}
+static void full_busy(struct wg_facts *f)
+{
+	runs(MAIN(full(f)));
+}
+static void full_stopped(struct wg_facts *f)
+{
+	stops(full(f));
+}
+static void full_nap(struct wg_facts *f)
+{
+	sleeps(MAIN(full(f)), 20, 13);
+}
+static void full_long_sleep(struct wg_facts *f)
+{
+	sleeps(MAIN(full(f)), 3600, 12);
+}
+static void full_short_sleeps(struct wg_facts *f)
+{
+	sleeps(MAIN(full(f)), 1, 0.5);
+}
 
 static void full_waitpid(struct wg_facts *f)
 {
@@ -99,7 +117,8 @@ static void full_own(struct wg_facts *f)
 	io(MAIN(p), WG_OP_WRITE, 4);
 }
 
-static void full_own_thread(struct wg_facts *f) /* the thread that should read waits for the writer */
+static void
+full_own_thread(struct wg_facts *f) /* the thread that should read waits for the writer */
 {
 	struct wg_process *p;
 
@@ -114,12 +133,30 @@ static void full_moves(struct wg_facts *f)
 	moves(MAIN(f->procs.v[0]));
 }
 
-static void empty_silent(struct wg_facts *f) { pauses(MAIN(empty(f))); }
-static void empty_busy(struct wg_facts *f) { runs(MAIN(empty(f))); }
-static void empty_stopped(struct wg_facts *f) { stops(empty(f)); }
-static void empty_no_waker(struct wg_facts *f) { cond(MAIN(empty(f)), 0x10); }
-static void empty_locked(struct wg_facts *f) { mutex(MAIN(empty(f)), 0x10, 200); }
-static void empty_timer(struct wg_facts *f) { sleeps(MAIN(empty(f)), 20, 13); }
+static void empty_silent(struct wg_facts *f)
+{
+	pauses(MAIN(empty(f)));
+}
+static void empty_busy(struct wg_facts *f)
+{
+	runs(MAIN(empty(f)));
+}
+static void empty_stopped(struct wg_facts *f)
+{
+	stops(empty(f));
+}
+static void empty_no_waker(struct wg_facts *f)
+{
+	cond(MAIN(empty(f)), 0x10);
+}
+static void empty_locked(struct wg_facts *f)
+{
+	mutex(MAIN(empty(f)), 0x10, 200);
+}
+static void empty_timer(struct wg_facts *f)
+{
+	sleeps(MAIN(empty(f)), 20, 13);
+}
 
 static void empty_young(struct wg_facts *f)
 {
@@ -169,7 +206,8 @@ static void empty_self_only(struct wg_facts *f)
 
 static void empty_leaked(struct wg_facts *f) /* the writer is gone, a stranger has its descriptor */
 {
-	struct wg_process *p = proc(f, 100, "reader"), *q = proc(f, 200, "reader"), *s = proc(f, 300, "reader");
+	struct wg_process *p = proc(f, 100, "reader"), *q = proc(f, 200, "reader"),
+			  *s = proc(f, 300, "reader");
 
 	child_of(f, q, p);
 	dead(q, 0, 0);
@@ -179,7 +217,8 @@ static void empty_leaked(struct wg_facts *f) /* the writer is gone, a stranger h
 	io(MAIN(p), WG_OP_READ, 3);
 }
 
-static void empty_reaped(struct wg_facts *f) /* the writer is reaped; an orphaned fork has its descriptor */
+static void
+empty_reaped(struct wg_facts *f) /* the writer is reaped; an orphaned fork has its descriptor */
 {
 	struct wg_process *p = proc(f, 100, "reader"), *s = proc(f, 300, "reader");
 
@@ -197,7 +236,8 @@ static void empty_other_program(struct wg_facts *f) /* a program of its own, who
 	f->procs.v[1]->exe = "/usr/bin/source";
 }
 
-static void empty_unrelated_zombie(struct wg_facts *f) /* the writer lives; another child has ended */
+static void
+empty_unrelated_zombie(struct wg_facts *f) /* the writer lives; another child has ended */
 {
 	struct wg_process *z;
 
@@ -209,7 +249,8 @@ static void empty_unrelated_zombie(struct wg_facts *f) /* the writer lives; anot
 
 static void pool_worker_killed(struct wg_facts *f)
 {
-	struct wg_process *p = proc(f, 100, "python"), *a = proc(f, 200, "python"), *z = proc(f, 201, "python");
+	struct wg_process *p = proc(f, 100, "python"), *a = proc(f, 200, "python"),
+			  *z = proc(f, 201, "python");
 
 	child_of(f, a, p);
 	child_of(f, z, p);
@@ -229,7 +270,8 @@ static void pool_worker_computes(struct wg_facts *f)
 	runs(MAIN(f->procs.v[1]));
 }
 
-static void pool_worker_after_fork(struct wg_facts *f) /* one idle worker, one stuck in a parent's lock */
+static void
+pool_worker_after_fork(struct wg_facts *f) /* one idle worker, one stuck in a parent's lock */
 {
 	struct wg_process *z;
 
@@ -244,23 +286,30 @@ static void pool_worker_after_fork(struct wg_facts *f) /* one idle worker, one s
 	pipe_end(f, z, 4, 900, true);
 }
 
-static void pool_task_lost(struct wg_facts *f) /* main waits for a result; the pool's worker has no task */
+static void
+pool_task_lost(struct wg_facts *f) /* main waits for a result; the pool's worker has no task */
 {
 	struct wg_process *p = proc(f, 100, "python"), *a = proc(f, 200, "python");
 
 	child_of(f, a, p);
 	sem(MAIN(p), 0x10);
-	python(f, MAIN(p), "threading.py:wait multiprocessing/pool.py:wait multiprocessing/pool.py:get app.py:main");
+	python(f, MAIN(p),
+	       "threading.py:wait multiprocessing/pool.py:wait multiprocessing/pool.py:get "
+	       "app.py:main");
 	thr(f, p, 101, "results");
-	python(f, T(p, 101), "multiprocessing/connection.py:recv multiprocessing/pool.py:_handle_results threading.py:run");
+	python(f, T(p, 101),
+	       "multiprocessing/connection.py:recv multiprocessing/pool.py:_handle_results "
+	       "threading.py:run");
 	pipe_end(f, p, 3, 900, false);
 	pipe_end(f, a, 4, 900, true);
 	pipe_end(f, a, 5, 901, false);
 	pipe_end(f, p, 6, 901, true);
 	io(T(p, 101), WG_OP_READ, 3);
 	io(MAIN(a), WG_OP_READ, 5);
-	python(f, MAIN(a), "multiprocessing/connection.py:recv multiprocessing/queues.py:get multiprocessing/pool.py:worker "
-			   "multiprocessing/process.py:run app.py:main");
+	python(f, MAIN(a),
+	       "multiprocessing/connection.py:recv multiprocessing/queues.py:get "
+	       "multiprocessing/pool.py:worker "
+	       "multiprocessing/process.py:run app.py:main");
 }
 
 static void pool_worker_asked(struct wg_facts *f)
@@ -297,7 +346,8 @@ static void socket_silent(struct wg_facts *f)
 	pauses(MAIN(f->procs.v[1]));
 }
 
-static void socket_peer_dead_end(struct wg_facts *f) /* chain: socket -> process -> dead child's pipe */
+static void
+socket_peer_dead_end(struct wg_facts *f) /* chain: socket -> process -> dead child's pipe */
 {
 	struct wg_process *q, *z;
 
@@ -363,7 +413,8 @@ static void epoll_server(struct wg_facts *f)
 	polls_fd(f, MAIN(p), WG_OP_EPOLL, 5, POLLIN);
 }
 
-static void poll_two_pipes(struct wg_facts *f) /* communicate(): stdout and stderr of a deadlocked child */
+static void
+poll_two_pipes(struct wg_facts *f) /* communicate(): stdout and stderr of a deadlocked child */
 {
 	struct wg_process *p = proc(f, 100, "python"), *q = proc(f, 200, "tool");
 
@@ -444,13 +495,15 @@ static void asyncio_timer(struct wg_facts *f)
 	timeout(MAIN(f->procs.v[0]), 30);
 }
 
-static void poll_timer_deadlock(struct wg_facts *f) /* looks again each half second; the child hangs */
+static void
+poll_timer_deadlock(struct wg_facts *f) /* looks again each half second; the child hangs */
 {
 	poll_two_pipes(f);
 	timeout(MAIN(f->procs.v[0]), 0.5);
 }
 
-static void helper_sleeps_main_hangs(struct wg_facts *f) /* the peer's helper thread is no way out */
+static void
+helper_sleeps_main_hangs(struct wg_facts *f) /* the peer's helper thread is no way out */
 {
 	struct wg_process *q = empty(f);
 
@@ -469,13 +522,18 @@ static void joins_idle_process(struct wg_facts *f)
 	empty_silent(f);
 	f->procs.v[0]->threads.v[0].wait.fd = WG_NO_INT;
 	polls_fd(f, MAIN(f->procs.v[0]), WG_OP_POLL, 3, POLLIN);
-	python(f, MAIN(f->procs.v[0]), "selectors.py:select multiprocessing/connection.py:wait "
-				       "multiprocessing/popen_fork.py:wait multiprocessing/process.py:join app.py:main");
+	python(f, MAIN(f->procs.v[0]),
+	       "selectors.py:select multiprocessing/connection.py:wait "
+	       "multiprocessing/popen_fork.py:wait multiprocessing/process.py:join app.py:main");
 }
 
-static void sleeping(struct wg_facts *f) { sleeps(MAIN(proc(f, 100, "app")), 3600, 12); }
+static void sleeping(struct wg_facts *f)
+{
+	sleeps(MAIN(proc(f, 100, "app")), 3600, 12);
+}
 
-static void loop_one_peer(struct wg_facts *f) /* an event loop with its wake-up and one connection */
+static void
+loop_one_peer(struct wg_facts *f) /* an event loop with its wake-up and one connection */
 {
 	struct wg_process *p, *q;
 
@@ -494,7 +552,8 @@ static void loop_one_peer_works(struct wg_facts *f)
 	runs(MAIN(f->procs.v[1]));
 }
 
-static void handler_hangs(struct wg_facts *f) /* the server's main accepts; the thread that serves us hangs */
+static void
+handler_hangs(struct wg_facts *f) /* the server's main accepts; the thread that serves us hangs */
 {
 	struct wg_process *q;
 
@@ -518,7 +577,8 @@ static struct wg_process *queue_pair(struct wg_facts *f, const char *call)
 	return q;
 }
 
-static void protocol_lost(struct wg_facts *f) /* client waits for an answer, handler for the next request */
+static void
+protocol_lost(struct wg_facts *f) /* client waits for an answer, handler for the next request */
 {
 	struct wg_process *q;
 	struct wg_file *l;
@@ -532,16 +592,26 @@ static void protocol_lost(struct wg_facts *f) /* client waits for an answer, han
 	f->procs.v[0]->files.v[0].sock_remote = "127.0.0.1:7000";
 }
 
-static void server_of_hung_client(struct wg_facts *f) /* asked is the server: its client is deadlocked */
+static void
+server_of_hung_client(struct wg_facts *f) /* asked is the server: its client is deadlocked */
 {
 	protocol_lost(f);
 	f->asked.v[0] = 200;
 	mutex(MAIN(f->procs.v[0]), 0x10, 100);
 }
 
-static void mq_full(struct wg_facts *f) { pauses(MAIN(queue_pair(f, "mq_timedsend"))); }
-static void mq_stopped(struct wg_facts *f) { stops(queue_pair(f, "mq_timedreceive")); }
-static void mq_served(struct wg_facts *f) { runs(MAIN(queue_pair(f, "mq_timedreceive"))); }
+static void mq_full(struct wg_facts *f)
+{
+	pauses(MAIN(queue_pair(f, "mq_timedsend")));
+}
+static void mq_stopped(struct wg_facts *f)
+{
+	stops(queue_pair(f, "mq_timedreceive"));
+}
+static void mq_served(struct wg_facts *f)
+{
+	runs(MAIN(queue_pair(f, "mq_timedreceive")));
+}
 
 static struct wg_process *semop_pair(struct wg_facts *f)
 {
@@ -555,8 +625,14 @@ static struct wg_process *semop_pair(struct wg_facts *f)
 	return q;
 }
 
-static void semop_killed(struct wg_facts *f) { dead(semop_pair(f), 0, 9); }
-static void semop_works(struct wg_facts *f) { runs(MAIN(semop_pair(f))); }
+static void semop_killed(struct wg_facts *f)
+{
+	dead(semop_pair(f), 0, 9);
+}
+static void semop_works(struct wg_facts *f)
+{
+	runs(MAIN(semop_pair(f)));
+}
 
 static void semop_both(struct wg_facts *f)
 {
@@ -597,7 +673,8 @@ static void long_sleep_unseen(struct wg_facts *f)
 	MAIN(f->procs.v[0])->between_unseen = true;
 }
 
-static void reader_of_two(struct wg_facts *f) /* each child has its own pipe: one has ended, one is stopped */
+static void
+reader_of_two(struct wg_facts *f) /* each child has its own pipe: one has ended, one is stopped */
 {
 	struct wg_process *z = empty(f);
 
@@ -607,7 +684,8 @@ static void reader_of_two(struct wg_facts *f) /* each child has its own pipe: on
 	dead(z, 0, 0);
 }
 
-static void handlers_of_a_pool(struct wg_facts *f) /* several service threads on the process' own pipes */
+static void
+handlers_of_a_pool(struct wg_facts *f) /* several service threads on the process' own pipes */
 {
 	struct wg_process *p = proc(f, 100, "python");
 
@@ -619,7 +697,8 @@ static void handlers_of_a_pool(struct wg_facts *f) /* several service threads on
 	}
 }
 
-static void polls_own_pipe(struct wg_facts *f) /* a loop thread's wake-up pipe is no cycle with itself */
+static void
+polls_own_pipe(struct wg_facts *f) /* a loop thread's wake-up pipe is no cycle with itself */
 {
 	struct wg_process *p = proc(f, 100, "app");
 
@@ -684,11 +763,26 @@ static struct wg_process *child(struct wg_facts *f)
 	return q;
 }
 
-static void child_busy(struct wg_facts *f) { runs(MAIN(child(f))); }
-static void child_sleeps(struct wg_facts *f) { sleeps(MAIN(child(f)), 1000, 12); }
-static void child_stopped(struct wg_facts *f) { stops(child(f)); }
-static void child_locked(struct wg_facts *f) { mutex(MAIN(child(f)), 0x10, 200); }
-static void child_cond(struct wg_facts *f) { cond(MAIN(child(f)), 0x10); }
+static void child_busy(struct wg_facts *f)
+{
+	runs(MAIN(child(f)));
+}
+static void child_sleeps(struct wg_facts *f)
+{
+	sleeps(MAIN(child(f)), 1000, 12);
+}
+static void child_stopped(struct wg_facts *f)
+{
+	stops(child(f));
+}
+static void child_locked(struct wg_facts *f)
+{
+	mutex(MAIN(child(f)), 0x10, 200);
+}
+static void child_cond(struct wg_facts *f)
+{
+	cond(MAIN(child(f)), 0x10);
+}
 
 static void vfork_child(struct wg_facts *f) /* the youngest child is the one that was not let go */
 {
@@ -752,7 +846,8 @@ static void child_unseen(struct wg_facts *f)
 	waits_child(MAIN(p), 4711);
 }
 
-static void launcher_polls(struct wg_facts *f) /* the launcher looks every half second; its rank hangs */
+static void
+launcher_polls(struct wg_facts *f) /* the launcher looks every half second; its rank hangs */
 {
 	struct wg_process *q = child(f);
 
@@ -777,11 +872,22 @@ static struct wg_file *wants_flock(struct wg_facts *f, int32_t holder)
 	struct wg_file_lock *l;
 
 	l = wg_push(f->arena, &f->locks);
-	*l = (struct wg_file_lock){.kind = 'f', .write = true, .pid = holder, .dev = 8, .ino = 700,
-				   .end = WG_NO_INT, .id = 1};
+	*l = (struct wg_file_lock){.kind = 'f',
+				   .write = true,
+				   .pid = holder,
+				   .dev = 8,
+				   .ino = 700,
+				   .end = WG_NO_INT,
+				   .id = 1};
 	l = wg_push(f->arena, &f->locks);
-	*l = (struct wg_file_lock){.kind = 'f', .write = true, .blocked = true, .pid = 100, .dev = 8,
-				   .ino = 700, .end = WG_NO_INT, .id = 1};
+	*l = (struct wg_file_lock){.kind = 'f',
+				   .write = true,
+				   .blocked = true,
+				   .pid = 100,
+				   .dev = 8,
+				   .ino = 700,
+				   .end = WG_NO_INT,
+				   .id = 1};
 	io(MAIN(p), WG_OP_FLOCK, 5);
 	return x;
 }
@@ -836,7 +942,8 @@ static void flock_not_found(struct wg_facts *f)
 	f->lock_scan_complete = false;
 }
 
-static struct wg_thread *polls_path(struct wg_facts *f, const char *call, const char *path, int64_t err)
+static struct wg_thread *polls_path(struct wg_facts *f, const char *call, const char *path,
+				    int64_t err)
 {
 	struct wg_thread *t = MAIN(proc(f, 100, "app"));
 
@@ -849,9 +956,18 @@ static struct wg_thread *polls_path(struct wg_facts *f, const char *call, const 
 	return t;
 }
 
-static void stale_lock_file(struct wg_facts *f) { polls_path(f, "newfstatat", "/c/ext/lock", 0); }
-static void create_lock_file(struct wg_facts *f) { polls_path(f, "openat", "/c/ext/owner", EEXIST); }
-static void awaits_file(struct wg_facts *f) { polls_path(f, "newfstatat", "/c/ready", ENOENT); }
+static void stale_lock_file(struct wg_facts *f)
+{
+	polls_path(f, "newfstatat", "/c/ext/lock", 0);
+}
+static void create_lock_file(struct wg_facts *f)
+{
+	polls_path(f, "openat", "/c/ext/owner", EEXIST);
+}
+static void awaits_file(struct wg_facts *f)
+{
+	polls_path(f, "newfstatat", "/c/ready", ENOENT);
+}
 
 static void lock_file_holder_works(struct wg_facts *f)
 {
@@ -885,12 +1001,30 @@ static struct wg_thread *storage(struct wg_facts *f, enum wg_op op, const char *
 	return MAIN(p);
 }
 
-static void nfs_write(struct wg_facts *f) { storage(f, WG_OP_WRITE, "rpc_wait_bit_killable"); }
-static void nfs_fsync(struct wg_facts *f) { storage(f, WG_OP_SYNC, "nfs_file_fsync"); }
-static void disk_read(struct wg_facts *f) { storage(f, WG_OP_READ, "folio_wait_bit_common"); }
-static void throttled(struct wg_facts *f) { storage(f, WG_OP_WRITE, "balance_dirty_pages"); }
-static void disk_moves(struct wg_facts *f) { moves(storage(f, WG_OP_READ, "io_schedule")); }
-static void disk_young(struct wg_facts *f) { since(storage(f, WG_OP_READ, "io_schedule"), 0.5); }
+static void nfs_write(struct wg_facts *f)
+{
+	storage(f, WG_OP_WRITE, "rpc_wait_bit_killable");
+}
+static void nfs_fsync(struct wg_facts *f)
+{
+	storage(f, WG_OP_SYNC, "nfs_file_fsync");
+}
+static void disk_read(struct wg_facts *f)
+{
+	storage(f, WG_OP_READ, "folio_wait_bit_common");
+}
+static void throttled(struct wg_facts *f)
+{
+	storage(f, WG_OP_WRITE, "balance_dirty_pages");
+}
+static void disk_moves(struct wg_facts *f)
+{
+	moves(storage(f, WG_OP_READ, "io_schedule"));
+}
+static void disk_young(struct wg_facts *f)
+{
+	since(storage(f, WG_OP_READ, "io_schedule"), 0.5);
+}
 
 static void truncate_meta(struct wg_facts *f)
 {
@@ -918,10 +1052,22 @@ static struct wg_process *fuse(struct wg_facts *f, enum wg_op op)
 	return d;
 }
 
-static void fuse_lives(struct wg_facts *f) { pauses(MAIN(fuse(f, WG_OP_WRITE))); }
-static void fuse_reads(struct wg_facts *f) { pauses(MAIN(fuse(f, WG_OP_READ))); }
-static void fuse_stopped(struct wg_facts *f) { stops(fuse(f, WG_OP_WRITE)); }
-static void fuse_dead(struct wg_facts *f) { dead(fuse(f, WG_OP_WRITE), 0, 9); }
+static void fuse_lives(struct wg_facts *f)
+{
+	pauses(MAIN(fuse(f, WG_OP_WRITE)));
+}
+static void fuse_reads(struct wg_facts *f)
+{
+	pauses(MAIN(fuse(f, WG_OP_READ)));
+}
+static void fuse_stopped(struct wg_facts *f)
+{
+	stops(fuse(f, WG_OP_WRITE));
+}
+static void fuse_dead(struct wg_facts *f)
+{
+	dead(fuse(f, WG_OP_WRITE), 0, 9);
+}
 
 static void leader_gone(struct wg_facts *f) /* main left by pthread_exit(); what is left hangs */
 {
@@ -950,7 +1096,10 @@ static void driver_d(struct wg_facts *f)
 
 /* ---- stopped, limits, polling in user space, sleeping ---- */
 
-static void stopped_self(struct wg_facts *f) { stops(proc(f, 100, "app")); }
+static void stopped_self(struct wg_facts *f)
+{
+	stops(proc(f, 100, "app"));
+}
 
 static void stopped_background(struct wg_facts *f)
 {
@@ -1011,7 +1160,8 @@ static void spin_without_code(struct wg_facts *f)
 
 static void spin_pause_counts(struct wg_facts *f) /* counts its rounds, but says pause */
 {
-	static const uint8_t code[] = {0xf3, 0x90, 0xff, 0xc1, 0x8b, 0x07, 0x85, 0xc0, 0x74, 0xf6, 0xc3};
+	static const uint8_t code[] = {0xf3, 0x90, 0xff, 0xc1, 0x8b, 0x07,
+				       0x85, 0xc0, 0x74, 0xf6, 0xc3};
 
 	spin(f);
 	MAIN(f->procs.v[0])->code = code;
@@ -1055,10 +1205,22 @@ static struct wg_process *spins_with_kin(struct wg_facts *f)
 	return q;
 }
 
-static void spin_kin_works(struct wg_facts *f) { runs(MAIN(spins_with_kin(f))); }
-static void spin_kin_serves(struct wg_facts *f) { sleeps(MAIN(spins_with_kin(f)), 0.02, 0.01); }
-static void spin_kin_sleeps(struct wg_facts *f) { sleeps(MAIN(spins_with_kin(f)), 3600, 12); }
-static void spin_kin_stopped(struct wg_facts *f) { stops(spins_with_kin(f)); }
+static void spin_kin_works(struct wg_facts *f)
+{
+	runs(MAIN(spins_with_kin(f)));
+}
+static void spin_kin_serves(struct wg_facts *f)
+{
+	sleeps(MAIN(spins_with_kin(f)), 0.02, 0.01);
+}
+static void spin_kin_sleeps(struct wg_facts *f)
+{
+	sleeps(MAIN(spins_with_kin(f)), 3600, 12);
+}
+static void spin_kin_stopped(struct wg_facts *f)
+{
+	stops(spins_with_kin(f));
+}
 
 static void yields(struct wg_facts *f)
 {
@@ -1108,7 +1270,8 @@ static void starved(struct wg_facts *f)
 	p->cgroup.cpu_quota = 0.01;
 }
 
-static void slow_quota(struct wg_facts *f) /* throttled, but two processors' worth of work goes on */
+static void
+slow_quota(struct wg_facts *f) /* throttled, but two processors' worth of work goes on */
 {
 	struct wg_process *p = proc(f, 100, "app");
 
@@ -1129,9 +1292,18 @@ static void waitpid_nohang(struct wg_facts *f)
 	mutex(MAIN(q), 0x10, 200);
 }
 
-static void sleep_loop(struct wg_facts *f) { sleeps(MAIN(proc(f, 100, "app")), 1, 0.2); }
-static void pausing(struct wg_facts *f) { pauses(MAIN(proc(f, 100, "app"))); }
-static void computing(struct wg_facts *f) { runs(MAIN(proc(f, 100, "app"))); }
+static void sleep_loop(struct wg_facts *f)
+{
+	sleeps(MAIN(proc(f, 100, "app")), 1, 0.2);
+}
+static void pausing(struct wg_facts *f)
+{
+	pauses(MAIN(proc(f, 100, "app")));
+}
+static void computing(struct wg_facts *f)
+{
+	runs(MAIN(proc(f, 100, "app")));
+}
 
 static void main_idle_worker_computes(struct wg_facts *f)
 {
@@ -1215,7 +1387,10 @@ static void log_and_long_sleep(struct wg_facts *f)
 	log_file(f, 2048);
 }
 
-static void nothing(struct wg_facts *f) { (void)f; }
+static void nothing(struct wg_facts *f)
+{
+	(void)f;
+}
 
 static void threadless(struct wg_facts *f)
 {
@@ -1234,7 +1409,8 @@ static const struct graph_case cases[] = {
 	{"full pipe, reader sleeps in a loop", full_short_sleeps, "pipe-full", Y, 200, 0, NULL, 0},
 	{"full pipe and waitpid", full_waitpid, "deadlock", Y, 0, 0, NULL, -1},
 	{"full pipe, reader is who asks", full_asker, "pipe-full", Y, 200, 0, NULL, 0},
-	{"full pipe, reader in its own lock", full_reader_locked, "lock-self", Y, 200, 200, NULL, 0},
+	{"full pipe, reader in its own lock", full_reader_locked, "lock-self", Y, 200, 200, NULL,
+	 0},
 	{"full pipe, reader unreadable", full_reader_unreadable, "pipe-full", Y, 200, 0, NULL, 0},
 	{"splice from an empty pipe", splice_empty, "peer-silent", Y, 200, 0, NULL, 0},
 	{"splice to a full pipe", splice_full, "stopped", Y, 300, 0, NULL, 0},
@@ -1280,7 +1456,8 @@ static const struct graph_case cases[] = {
 	{"self-pipe", self_pipe_alone, "idle", N, 0, 0, NULL, 0},
 	{"event loop with nothing to come", asyncio_forever, "no-waker", Y, 100, 100, NULL, 1},
 	{"event loop with a timer", asyncio_timer, "idle", N, 0, 0, NULL, 0},
-	{"poll with a short timeout, child deadlocked", poll_timer_deadlock, "lock-self", Y, 200, 200, NULL, 1},
+	{"poll with a short timeout, child deadlocked", poll_timer_deadlock, "lock-self", Y, 200,
+	 200, NULL, 1},
 	{"peer's helper sleeps", helper_sleeps_main_hangs, "lock-self", Y, 200, 200, NULL, 0},
 	{"peer's helper works", helper_works_main_hangs, "busy-cpu", N, 0, 0, NULL, 0},
 	{"joins an idle process", joins_idle_process, "idle", N, 0, 0, NULL, 0},
@@ -1346,12 +1523,14 @@ static const struct graph_case cases[] = {
 	{"FUSE daemon stopped", fuse_stopped, "stopped", Y, 200, 0, NULL, 0},
 	{"FUSE daemon dead", fuse_dead, "peer-dead", Y, 200, 0, NULL, 0},
 	{"leader gone", leader_gone, "lock-self", Y, 100, 101, NULL, 0},
-	{"leader gone, words unreadable", leader_gone_unreadable, "unknown", U, 0, 0, "futex words", 0},
+	{"leader gone, words unreadable", leader_gone_unreadable, "unknown", U, 0, 0, "futex words",
+	 0},
 	{"driver, D state", driver_d, "driver-blocked", Y, 100, 0, "Xid", -1},
 	{"stopped itself", stopped_self, "stopped", Y, 100, 0, "kill -CONT 100", -1},
 	{"stopped in the background", stopped_background, "stopped", Y, 100, 0, "SIGTTOU", 0},
 	{"one thread traced", one_thread_traced, "stopped", Y, 100, 101, "900", -1},
-	{"one thread traced, main works", one_thread_traced_for_nobody, "busy-cpu", N, 100, 100, NULL, 0},
+	{"one thread traced, main works", one_thread_traced_for_nobody, "busy-cpu", N, 100, 100,
+	 NULL, 0},
 	{"spin on a flag", spin, "spin-wait", Y, 100, 100, NULL, 1},
 	{"tight sum", tight_sum, "busy-cpu", N, 100, 100, NULL, 0},
 	{"tight loop without its code", spin_without_code, "busy-cpu|unknown", N, 0, 0, NULL, 0},
@@ -1360,7 +1539,8 @@ static const struct graph_case cases[] = {
 	{"spin, the other hangs", spin_server_stuck, "lock-orphaned", Y, 0, 133, NULL, 1},
 	{"accepts again and again", accepts, "idle|progressing", N, 0, 0, NULL, 0},
 	{"spin, another rank works", spin_kin_works, "busy-cpu", N, 200, 0, NULL, 0},
-	{"spin, another rank wakes often", spin_kin_serves, "idle|busy-cpu|unknown", N, 0, 0, NULL, 0},
+	{"spin, another rank wakes often", spin_kin_serves, "idle|busy-cpu|unknown", N, 0, 0, NULL,
+	 0},
 	{"spin, another rank sleeps", spin_kin_sleeps, "spin-wait", Y, 0, 0, NULL, 1},
 	{"spin, another rank stopped", spin_kin_stopped, "stopped", Y, 200, 0, NULL, 1},
 	{"sched_yield", yields, "spin-wait", Y, 100, 100, "sched_yield", 1},

@@ -160,7 +160,8 @@ static void shared_unknown(struct wg_facts *f) /* nobody looked whether 200 live
 	f->is_root = f->fd_scan_complete = false;
 }
 
-static void shared_all_mappers_seen(struct wg_facts *f) /* whoever maps the word is here: 200 is not */
+static void
+shared_all_mappers_seen(struct wg_facts *f) /* whoever maps the word is here: 200 is not */
 {
 	shared_unknown(f);
 	f->is_root = true;
@@ -213,7 +214,8 @@ static void after_fork_parent_gone(struct wg_facts *f)
 	mutex(MAIN(c), 0x10, 101);
 }
 
-static void forked_own_orphan(struct wg_facts *f) /* a thread of the child itself took it and ended */
+static void
+forked_own_orphan(struct wg_facts *f) /* a thread of the child itself took it and ended */
 {
 	struct wg_process *c = proc(f, 120, "app");
 
@@ -244,11 +246,13 @@ static void forked_python_lock(struct wg_facts *f)
 	python(f, MAIN(f->procs.v[0]), "app.py:log app.py:main");
 }
 
-static void forked_lock_and_feeder(struct wg_facts *f) /* a spare service thread of its own changes nothing */
+static void
+forked_lock_and_feeder(struct wg_facts *f) /* a spare service thread of its own changes nothing */
 {
 	forked_python_lock(f);
 	sem(thr(f, f->procs.v[0], 121, "QueueFeederThre"), 0x90);
-	python(f, T(f->procs.v[0], 121), "threading.py:wait multiprocessing/queues.py:_feed threading.py:run");
+	python(f, T(f->procs.v[0], 121),
+	       "threading.py:wait multiprocessing/queues.py:_feed threading.py:run");
 }
 
 static void forked_pool_lost(struct wg_facts *f) /* waits to be signalled by threads it never had */
@@ -279,8 +283,9 @@ static void cond_and_bystanders(struct wg_facts *f)
 		struct wg_thread *t = thr(f, p, 101 + i, "app");
 
 		cond(t, 0x1000);
-		native(f, t, "libc.so.6:pthread_cond_wait libopenblas.so.0:blas_thread_server "
-			     "libc.so.6:start_thread");
+		native(f, t,
+		       "libc.so.6:pthread_cond_wait libopenblas.so.0:blas_thread_server "
+		       "libc.so.6:start_thread");
 	}
 	polls_fd(f, thr(f, p, 130, "cuda-EvtHandlr"), WG_OP_POLL, 9, POLLIN);
 	native(f, T(p, 130), "libc.so.6:poll libcuda.so.1 libc.so.6:start_thread");
@@ -519,8 +524,8 @@ static void gil_after_fork(struct wg_facts *f)
 	wants_gil(MAIN(p));
 }
 
-static struct wg_pylock *pylock(struct wg_facts *f, struct wg_process *p, uint64_t addr, int32_t owner,
-				enum wg_certainty sure)
+static struct wg_pylock *pylock(struct wg_facts *f, struct wg_process *p, uint64_t addr,
+				int32_t owner, enum wg_certainty sure)
 {
 	struct wg_pylock *l = wg_push(f->arena, &p->python.locks);
 
@@ -572,7 +577,8 @@ static void queue_idle_executor(struct wg_facts *f) /* a spare worker of a pool 
 	queue_nobody(f);
 	p = f->procs.v[0];
 	sem(thr(f, p, 101, "ThreadPoolExecu"), 0x90);
-	python(f, T(p, 101), "concurrent/futures/thread.py:_worker threading.py:run threading.py:_bootstrap");
+	python(f, T(p, 101),
+	       "concurrent/futures/thread.py:_worker threading.py:run threading.py:_bootstrap");
 }
 
 static void queue_producer_works(struct wg_facts *f)
@@ -593,21 +599,26 @@ static void nested_pool(struct wg_facts *f)
 	python(f, MAIN(p), "threading.py:wait concurrent/futures/_base.py:result app.py:main");
 	for (int i = 0; i < 2; i++) {
 		sem(thr(f, p, 101 + i, "pool"), 0x20 + (uint64_t)i * 16);
-		python(f, T(p, 101 + i), "threading.py:wait concurrent/futures/_base.py:result app.py:task "
-					 "concurrent/futures/thread.py:run concurrent/futures/thread.py:_worker "
-					 "threading.py:run");
+		python(f, T(p, 101 + i),
+		       "threading.py:wait concurrent/futures/_base.py:result app.py:task "
+		       "concurrent/futures/thread.py:run concurrent/futures/thread.py:_worker "
+		       "threading.py:run");
 	}
 }
 
-static void nested_thread_pool(struct wg_facts *f) /* multiprocessing.pool.ThreadPool, of one worker */
+static void
+nested_thread_pool(struct wg_facts *f) /* multiprocessing.pool.ThreadPool, of one worker */
 {
 	struct wg_process *p = proc(f, 100, "python");
 
 	sem(MAIN(p), 0x10);
-	python(f, MAIN(p), "threading.py:wait multiprocessing/pool.py:wait multiprocessing/pool.py:get app.py:main");
+	python(f, MAIN(p),
+	       "threading.py:wait multiprocessing/pool.py:wait multiprocessing/pool.py:get "
+	       "app.py:main");
 	sem(thr(f, p, 101, "pool"), 0x20);
-	python(f, T(p, 101), "threading.py:wait multiprocessing/pool.py:wait multiprocessing/pool.py:get "
-			     "app.py:task multiprocessing/pool.py:worker threading.py:run");
+	python(f, T(p, 101),
+	       "threading.py:wait multiprocessing/pool.py:wait multiprocessing/pool.py:get "
+	       "app.py:task multiprocessing/pool.py:worker threading.py:run");
 }
 
 static void nested_pool_free_worker(struct wg_facts *f)
@@ -617,8 +628,9 @@ static void nested_pool_free_worker(struct wg_facts *f)
 	nested_pool(f);
 	p = f->procs.v[0];
 	runs(thr(f, p, 110, "pool"));
-	python(f, T(p, 110), "app.py:task concurrent/futures/thread.py:run "
-			     "concurrent/futures/thread.py:_worker threading.py:run");
+	python(f, T(p, 110),
+	       "app.py:task concurrent/futures/thread.py:run "
+	       "concurrent/futures/thread.py:_worker threading.py:run");
 }
 
 static void python_join_stuck(struct wg_facts *f)
@@ -631,7 +643,8 @@ static void python_join_stuck(struct wg_facts *f)
 	python(f, T(p, 101), "threading.py:wait queue.py:get app.py:consume threading.py:run");
 }
 
-static void python_join_one_of_two(struct wg_facts *f) /* one stuck, one periodic: which is joined? */
+static void
+python_join_one_of_two(struct wg_facts *f) /* one stuck, one periodic: which is joined? */
 {
 	struct wg_process *p;
 
@@ -668,7 +681,8 @@ static void once_held(struct wg_facts *f)
 	struct wg_process *p = proc(f, 100, "app");
 
 	futex(MAIN(p), 0x10, 128, 0x10100);
-	native(f, MAIN(p), "libc.so.6:syscall libstdc++.so.6:__cxa_guard_acquire app:config app:main");
+	native(f, MAIN(p),
+	       "libc.so.6:syscall libstdc++.so.6:__cxa_guard_acquire app:config app:main");
 	thr(f, p, 101, "first");
 	mutex(T(p, 101), 0x90, 100);
 	native(f, T(p, 101), "libc.so.6:pthread_mutex_lock app:load app:config app:thread");
@@ -697,7 +711,8 @@ static void shared_sem(struct wg_facts *f) /* multiprocessing.Lock: nobody can t
 	MAIN(p)->wait.futex.op = 9 | 256;
 }
 
-static void shared_sem_kin_stopped(struct wg_facts *f) /* the family shares it; the one who posts is stopped */
+static void
+shared_sem_kin_stopped(struct wg_facts *f) /* the family shares it; the one who posts is stopped */
 {
 	struct wg_process *q;
 
@@ -724,7 +739,8 @@ static void shared_sem_kin_killed(struct wg_facts *f)
 	dead(f->procs.v[1], 0, 9);
 }
 
-static void shared_sem_stranger(struct wg_facts *f) /* a child of another program is no relative of the object */
+static void shared_sem_stranger(
+	struct wg_facts *f) /* a child of another program is no relative of the object */
 {
 	shared_sem_kin_stopped(f);
 	f->procs.v[1]->exe = "/usr/bin/other";
@@ -753,7 +769,8 @@ static void mp_lock_owner_gone(struct wg_facts *f)
 	f->procs.v[1]->python.locks.v[0].owner_tid = 0;
 }
 
-static void future_on_heap(struct wg_facts *f) /* no private flag, but memory of this process alone */
+static void
+future_on_heap(struct wg_facts *f) /* no private flag, but memory of this process alone */
 {
 	struct wg_thread *t = MAIN(proc(f, 100, "app"));
 
@@ -763,7 +780,8 @@ static void future_on_heap(struct wg_facts *f) /* no private flag, but memory of
 	native(f, t, "libc.so.6:syscall libstdc++.so.6:std::__atomic_futex app:main");
 }
 
-static void guards_inlined(struct wg_facts *f) /* two initialisations wait for each other, one inlined away */
+static void
+guards_inlined(struct wg_facts *f) /* two initialisations wait for each other, one inlined away */
 {
 	struct wg_process *p = proc(f, 100, "app");
 
@@ -771,8 +789,12 @@ static void guards_inlined(struct wg_facts *f) /* two initialisations wait for e
 	futex(thr(f, p, 101, "a"), 0x10, 0, 0x10100);
 	futex(thr(f, p, 102, "b"), 0x20, 0, 0x10100);
 	T(p, 101)->wait.futex.has_map = T(p, 102)->wait.futex.has_map = true;
-	native(f, T(p, 101), "libc.so.6:syscall libstdc++.so.6:__cxa_guard_acquire app:codecs app:Registry app:devices");
-	native(f, T(p, 102), "libc.so.6:syscall libstdc++.so.6:__cxa_guard_acquire app:devices app:Registry app:run");
+	native(f, T(p, 101),
+	       "libc.so.6:syscall libstdc++.so.6:__cxa_guard_acquire app:codecs app:Registry "
+	       "app:devices");
+	native(f, T(p, 102),
+	       "libc.so.6:syscall libstdc++.so.6:__cxa_guard_acquire app:devices app:Registry "
+	       "app:run");
 }
 
 static void forked_gomp(struct wg_facts *f) /* the parent's pool rests where the child waits */
@@ -792,7 +814,8 @@ static void forked_own_condition(struct wg_facts *f) /* the parent's pool is of 
 {
 	forked_gomp(f);
 	MAIN(f->procs.v[1])->native_stack.n = 0;
-	native(f, MAIN(f->procs.v[1]), "libc.so.6:pthread_cond_wait app:wait_for_go app:child_main");
+	native(f, MAIN(f->procs.v[1]),
+	       "libc.so.6:pthread_cond_wait app:wait_for_go app:child_main");
 }
 
 static void stdio_owner_gone(struct wg_facts *f)
@@ -807,7 +830,8 @@ static void stdio_owner_gone(struct wg_facts *f)
 	native(f, MAIN(p), "libc.so.6:__lll_lock_wait_private libc.so.6:puts app:main");
 }
 
-static void forked_acquire_line(struct wg_facts *f) /* "acquire() was called" can be this very call */
+static void
+forked_acquire_line(struct wg_facts *f) /* "acquire() was called" can be this very call */
 {
 	forked_python_lock(f);
 	pylock(f, f->procs.v[0], 0x10, 120, WG_LIKELY)->evidence =
@@ -834,7 +858,8 @@ static const struct graph_case cases[] = {
 	{"abba", abba, "deadlock", WG_HUNG_YES, 100, 0, "mutex 0x20", -1},
 	{"abba in a pool, main polls", abba_pool, "deadlock", WG_HUNG_YES, 100, 0, NULL, -1},
 	{"contention is no deadlock", contended, "progressing", WG_HUNG_NO, 0, 0, NULL, 0},
-	{"ring of three behind main", ring_of_three, "deadlock", WG_HUNG_YES, 100, 0, "thread 102", -1},
+	{"ring of three behind main", ring_of_three, "deadlock", WG_HUNG_YES, 100, 0, "thread 102",
+	 -1},
 	{"owner computes", owner_computes, "busy-cpu", WG_HUNG_NO, 100, 101, NULL, 0},
 	{"owner sleeps", owner_sleeps, "idle", WG_HUNG_NO, 0, 0, NULL, 0},
 	{"self", self, "lock-self", WG_HUNG_YES, 100, 100, NULL, -1},
@@ -842,36 +867,48 @@ static const struct graph_case cases[] = {
 	{"orphan", orphan, "lock-orphaned", WG_HUNG_YES, 100, 133, "has ended", -1},
 	{"orphan, one look only", orphan_one_look, "unknown", WG_HUNG_NULL, 0, 0, "one look", 0},
 	{"implausible owner", implausible_owner, "busy-cpu", WG_HUNG_NO, 0, 0, NULL, 0},
-	{"orphan while another runs", orphan_with_other_thread_running, "lock-orphaned", WG_HUNG_YES, 100, 133,
-	 NULL, 0},
+	{"orphan while another runs", orphan_with_other_thread_running, "lock-orphaned",
+	 WG_HUNG_YES, 100, 133, NULL, 0},
 	{"robust, owner died", robust_dead, "lock-orphaned", WG_HUNG_YES, 0, 133, NULL, 0},
-	{"robust, owner in another process", robust_live, "busy-cpu", WG_HUNG_NO, 200, 200, NULL, 0},
+	{"robust, owner in another process", robust_live, "busy-cpu", WG_HUNG_NO, 200, 200, NULL,
+	 0},
 	{"priority inheritance, self", pi_self, "lock-self", WG_HUNG_YES, 100, 100, NULL, -1},
-	{"timed lock of an hour, orphan", timed_orphan, "lock-orphaned", WG_HUNG_YES, 0, 133, "timeout", 0},
+	{"timed lock of an hour, orphan", timed_orphan, "lock-orphaned", WG_HUNG_YES, 0, 133,
+	 "timeout", 0},
 	{"timed lock of a second", timed_short, "idle", WG_HUNG_NO, 0, 0, NULL, 0},
 	{"shared, owner gone", shared_gone, "lock-orphaned", WG_HUNG_YES, 200, 200, NULL, 0},
-	{"shared, owner zombie", shared_gone_zombie, "lock-orphaned", WG_HUNG_YES, 200, 200, NULL, 0},
+	{"shared, owner zombie", shared_gone_zombie, "lock-orphaned", WG_HUNG_YES, 200, 200, NULL,
+	 0},
 	{"shared, owner not looked up", shared_unknown, "unknown", WG_HUNG_NULL, 0, 0, "200", 0},
-	{"shared, all mappers seen", shared_all_mappers_seen, "lock-orphaned", WG_HUNG_YES, 200, 0, NULL, 1},
+	{"shared, all mappers seen", shared_all_mappers_seen, "lock-orphaned", WG_HUNG_YES, 200, 0,
+	 NULL, 1},
 	{"shared, owner pauses", shared_held, "idle", WG_HUNG_NO, 200, 0, NULL, 0},
 	{"shared cycle of processes", shared_cycle, "deadlock", WG_HUNG_YES, 0, 0, NULL, -1},
 	{"shared, other namespace", shared_other_namespace, "unknown", WG_HUNG_NULL, 0, 0, "60", 0},
 	{"after fork", after_fork, "lock-after-fork", WG_HUNG_YES, 120, 0, "101", 0},
-	{"after fork, parent gone", after_fork_parent_gone, "lock-after-fork", WG_HUNG_YES, 120, 0, NULL, 1},
-	{"forked, its own orphan", forked_own_orphan, "lock-orphaned", WG_HUNG_YES, 120, 133, NULL, 0},
+	{"after fork, parent gone", after_fork_parent_gone, "lock-after-fork", WG_HUNG_YES, 120, 0,
+	 NULL, 1},
+	{"forked, its own orphan", forked_own_orphan, "lock-orphaned", WG_HUNG_YES, 120, 133, NULL,
+	 0},
 	{"forked, plain contention", forked_contention, "busy-cpu", WG_HUNG_NO, 120, 121, NULL, 0},
 	{"forked, semaphore", forked_sem, "lock-after-fork", WG_HUNG_YES, 120, 0, NULL, 1},
-	{"forked, Python lock", forked_python_lock, "lock-after-fork", WG_HUNG_YES, 120, 0, NULL, 1},
-	{"forked, lock and a feeder", forked_lock_and_feeder, "lock-after-fork", WG_HUNG_YES, 120, 0, NULL, 1},
+	{"forked, Python lock", forked_python_lock, "lock-after-fork", WG_HUNG_YES, 120, 0, NULL,
+	 1},
+	{"forked, lock and a feeder", forked_lock_and_feeder, "lock-after-fork", WG_HUNG_YES, 120,
+	 0, NULL, 1},
 	{"forked, pool lost", forked_pool_lost, "no-waker", WG_HUNG_YES, 120, 0, NULL, 0},
 	{"not forked, semaphore", spawned_sem, "no-waker", WG_HUNG_YES, 120, 0, NULL, 0},
 	{"condition, nobody", cond_nobody, "no-waker", WG_HUNG_YES, 100, 100, NULL, 0},
-	{"condition among bystanders", cond_and_bystanders, "no-waker", WG_HUNG_YES, 100, 100, NULL, 1},
-	{"condition and our own helper", cond_and_our_helper, "no-waker", WG_HUNG_YES, 100, 100, NULL, 0},
+	{"condition among bystanders", cond_and_bystanders, "no-waker", WG_HUNG_YES, 100, 100, NULL,
+	 1},
+	{"condition and our own helper", cond_and_our_helper, "no-waker", WG_HUNG_YES, 100, 100,
+	 NULL, 0},
 	{"condition, worker computes", cond_worker_computes, "busy-cpu", WG_HUNG_NO, 0, 0, NULL, 0},
 	{"condition, periodic worker", cond_periodic, "idle", WG_HUNG_NO, 0, 0, NULL, 0},
-	{"condition, producer locked out", cond_producer_locked_out, "deadlock", WG_HUNG_YES, 0, 0, NULL, 1},
-	{"condition, producer reads", cond_producer_reads, "peer-silent", WG_HUNG_YES, 200, 0, NULL, 1},
+	{"condition, producer locked out", cond_producer_locked_out, "deadlock", WG_HUNG_YES, 0, 0,
+	 NULL, 1},
+	{"condition, producer reads", cond_producer_reads, "peer-silent", WG_HUNG_YES, 200, 0, NULL,
+	 1},
 	{"condition, both wait", cond_both_wait, "no-waker", WG_HUNG_YES, 100, 0, NULL, 1},
 	{"condition, timed", cond_timed, "idle", WG_HUNG_NO, 0, 0, NULL, 0},
 	{"condition, half an hour", cond_half_an_hour, "unknown", WG_HUNG_NULL, 0, 0, NULL, 0},
@@ -888,7 +925,8 @@ static const struct graph_case cases[] = {
 	{"GIL holder computes", gil_computing, "busy-cpu", WG_HUNG_NO, 100, 101, NULL, 0},
 	{"GIL waiter met awake", gil_waiter_awake, "busy-cpu", WG_HUNG_NO, 100, 101, "GIL", 0},
 	{"GIL holder naps", gil_sleeping, "idle", WG_HUNG_NO, 0, 0, NULL, 0},
-	{"GIL held for one who needs it", gil_held_for_worker, "deadlock", WG_HUNG_YES, 0, 0, NULL, 1},
+	{"GIL held for one who needs it", gil_held_for_worker, "deadlock", WG_HUNG_YES, 0, 0, NULL,
+	 1},
 	{"GIL held while polling", gil_spin, "deadlock", WG_HUNG_YES, 0, 0, NULL, 1},
 	{"GIL holder unreadable", gil_unreadable, "unknown", WG_HUNG_NULL, 0, 0, "GIL", 0},
 	{"GIL after fork", gil_after_fork, "lock-after-fork", WG_HUNG_YES, 100, 0, NULL, 0},
@@ -899,28 +937,38 @@ static const struct graph_case cases[] = {
 	{"queue, producer works", queue_producer_works, "busy-cpu", WG_HUNG_NO, 0, 0, NULL, 0},
 	{"nested pool", nested_pool, "deadlock", WG_HUNG_YES, 0, 0, "pool", 1},
 	{"nested thread pool of one", nested_thread_pool, "deadlock", WG_HUNG_YES, 0, 0, NULL, 1},
-	{"nested pool with a free worker", nested_pool_free_worker, "busy-cpu", WG_HUNG_NO, 0, 0, NULL, 0},
+	{"nested pool with a free worker", nested_pool_free_worker, "busy-cpu", WG_HUNG_NO, 0, 0,
+	 NULL, 0},
 	{"Python join, stuck", python_join_stuck, "no-waker", WG_HUNG_YES, 100, 101, NULL, 1},
-	{"Python join, one of two", python_join_one_of_two, "lock-orphaned", WG_HUNG_YES, 0, 133, NULL, 0},
+	{"Python join, one of two", python_join_one_of_two, "lock-orphaned", WG_HUNG_YES, 0, 133,
+	 NULL, 0},
 	{"Python join, timer", python_join_timer, "idle", WG_HUNG_NO, 0, 0, NULL, 0},
 	{"shutdown joins", shutdown_join, "no-waker", WG_HUNG_YES, 100, 101, "left the program", 1},
 	{"static initialisation", once_held, "deadlock", WG_HUNG_YES, 0, 0, NULL, 1},
 	{"idle server with a pool", pool_idle, "idle", WG_HUNG_NO, 0, 0, NULL, 0},
 	{"shared semaphore", shared_sem, "unknown", WG_HUNG_NULL, 0, 0, "shared", 0},
-	{"shared semaphore, relative stopped", shared_sem_kin_stopped, "stopped", WG_HUNG_YES, 200, 0, NULL, 1},
-	{"shared semaphore, relative works", shared_sem_kin_works, "busy-cpu", WG_HUNG_NO, 200, 0, NULL, 0},
-	{"shared semaphore, relative killed", shared_sem_kin_killed, "peer-dead", WG_HUNG_YES, 200, 0, NULL, 1},
+	{"shared semaphore, relative stopped", shared_sem_kin_stopped, "stopped", WG_HUNG_YES, 200,
+	 0, NULL, 1},
+	{"shared semaphore, relative works", shared_sem_kin_works, "busy-cpu", WG_HUNG_NO, 200, 0,
+	 NULL, 0},
+	{"shared semaphore, relative killed", shared_sem_kin_killed, "peer-dead", WG_HUNG_YES, 200,
+	 0, NULL, 1},
 	{"shared semaphore, stranger", shared_sem_stranger, "unknown", WG_HUNG_NULL, 0, 0, NULL, 0},
 	{"multiprocessing lock, held", mp_lock_held, "lock-self", WG_HUNG_YES, 200, 0, NULL, 0},
-	{"multiprocessing lock, owner gone", mp_lock_owner_gone, "lock-orphaned", WG_HUNG_YES, 0, 0, NULL, 0},
+	{"multiprocessing lock, owner gone", mp_lock_owner_gone, "lock-orphaned", WG_HUNG_YES, 0, 0,
+	 NULL, 0},
 	{"future on the heap", future_on_heap, "no-waker", WG_HUNG_YES, 100, 100, "future", 0},
 	{"static initialisations, inlined", guards_inlined, "deadlock", WG_HUNG_YES, 0, 0, NULL, 1},
 	{"forked, OpenMP's pool", forked_gomp, "lock-after-fork", WG_HUNG_YES, 120, 0, "pool", 1},
-	{"forked, condition of its own", forked_own_condition, "no-waker", WG_HUNG_YES, 120, 0, NULL, 0},
+	{"forked, condition of its own", forked_own_condition, "no-waker", WG_HUNG_YES, 120, 0,
+	 NULL, 0},
 	{"stdio lock, owner gone", stdio_owner_gone, "lock-orphaned", WG_HUNG_YES, 100, 0, NULL, 0},
-	{"forked, a lock said to be its own", forked_acquire_line, "lock-after-fork", WG_HUNG_YES, 120, 0, NULL, 1},
-	{"forked, a lock it took itself", forked_acquire_earlier, "lock-self", WG_HUNG_YES, 120, 0, NULL, 1},
-	{"owner is a zombie leader", owner_is_zombie_leader, "lock-orphaned", WG_HUNG_YES, 100, 100, NULL, 0},
+	{"forked, a lock said to be its own", forked_acquire_line, "lock-after-fork", WG_HUNG_YES,
+	 120, 0, NULL, 1},
+	{"forked, a lock it took itself", forked_acquire_earlier, "lock-self", WG_HUNG_YES, 120, 0,
+	 NULL, 1},
+	{"owner is a zombie leader", owner_is_zombie_leader, "lock-orphaned", WG_HUNG_YES, 100, 100,
+	 NULL, 0},
 };
 
 RUN_CASES(cases)

@@ -24,17 +24,50 @@ static struct wg_process *missing(struct wg_facts *f)
 	return p;
 }
 
-static void asleep(struct wg_facts *f) { sleeps(MAIN(missing(f)), 1000, 12); }
-static void sleep_loop(struct wg_facts *f) { sleeps(MAIN(missing(f)), 1, 0.4); }
-static void pausing(struct wg_facts *f) { pauses(MAIN(missing(f))); }
-static void late_timer(struct wg_facts *f) { sleeps(MAIN(missing(f)), 20, 12.5); }
-static void no_waker(struct wg_facts *f) { cond(MAIN(missing(f)), 0x10); }
-static void locked(struct wg_facts *f) { mutex(MAIN(missing(f)), 0x10, 120); }
-static void orphan(struct wg_facts *f) { mutex(MAIN(missing(f)), 0x10, 133); }
-static void stopped(struct wg_facts *f) { stops(missing(f)); }
-static void killed(struct wg_facts *f) { dead(missing(f), 0, 9); }
-static void exited(struct wg_facts *f) { dead(missing(f), 0, 0); }
-static void unreadable(struct wg_facts *f) { MAIN(missing(f))->wait.op = WG_OP_UNKNOWN; }
+static void asleep(struct wg_facts *f)
+{
+	sleeps(MAIN(missing(f)), 1000, 12);
+}
+static void sleep_loop(struct wg_facts *f)
+{
+	sleeps(MAIN(missing(f)), 1, 0.4);
+}
+static void pausing(struct wg_facts *f)
+{
+	pauses(MAIN(missing(f)));
+}
+static void late_timer(struct wg_facts *f)
+{
+	sleeps(MAIN(missing(f)), 20, 12.5);
+}
+static void no_waker(struct wg_facts *f)
+{
+	cond(MAIN(missing(f)), 0x10);
+}
+static void locked(struct wg_facts *f)
+{
+	mutex(MAIN(missing(f)), 0x10, 120);
+}
+static void orphan(struct wg_facts *f)
+{
+	mutex(MAIN(missing(f)), 0x10, 133);
+}
+static void stopped(struct wg_facts *f)
+{
+	stops(missing(f));
+}
+static void killed(struct wg_facts *f)
+{
+	dead(missing(f), 0, 9);
+}
+static void exited(struct wg_facts *f)
+{
+	dead(missing(f), 0, 0);
+}
+static void unreadable(struct wg_facts *f)
+{
+	MAIN(missing(f))->wait.op = WG_OP_UNKNOWN;
+}
 
 static struct wg_process *exited_without_record(struct wg_facts *f)
 {
@@ -74,7 +107,8 @@ static void checkpointing(struct wg_facts *f) /* a write that does not come back
 	*wg_push(f->arena, &MAIN(p)->kernel_stack) = "nfs_file_write";
 }
 
-static void deep_chain(struct wg_facts *f) /* rank 2 -> lock -> thread -> pipe -> process in its own lock */
+static void
+deep_chain(struct wg_facts *f) /* rank 2 -> lock -> thread -> pipe -> process in its own lock */
 {
 	struct wg_process *p = missing(f), *q = proc(f, 500, "loader");
 
@@ -101,7 +135,8 @@ static void own_gpu_moves(struct wg_facts *f)
 	f->procs.v[2]->streams.v[0].completed_delta = 5;
 }
 
-static void zombie_sibling(struct wg_facts *f) /* it took its record along; what is left is a zombie */
+static void
+zombie_sibling(struct wg_facts *f) /* it took its record along; what is left is a zombie */
 {
 	struct wg_process *p = exited_without_record(f);
 
@@ -138,7 +173,8 @@ static void oom_there(struct wg_facts *f)
 	x->age_s = 20;
 }
 
-static void oom_there_and_deeper(struct wg_facts *f) /* it idles on a child now: the failure was its own */
+static void
+oom_there_and_deeper(struct wg_facts *f) /* it idles on a child now: the failure was its own */
 {
 	struct wg_process *p, *q;
 
@@ -150,7 +186,8 @@ static void oom_there_and_deeper(struct wg_facts *f) /* it idles on a child now:
 	pauses(MAIN(q));
 }
 
-static void oom_elsewhere(struct wg_facts *f) /* a failure on a rank that did come explains nothing */
+static void
+oom_elsewhere(struct wg_facts *f) /* a failure on a rank that did come explains nothing */
 {
 	struct wg_process *p;
 	struct wg_failure *x;
@@ -317,7 +354,8 @@ static void stream_order(struct wg_facts *f) /* both gave both, in opposite orde
 	}
 }
 
-static void one_thread_two_devices(struct wg_facts *f) /* frees on device 0 before it joins on device 1 */
+static void
+one_thread_two_devices(struct wg_facts *f) /* frees on device 0 before it joins on device 1 */
 {
 	struct wg_process *p = proc(f, 100, "train");
 	size_t s;
@@ -342,7 +380,8 @@ static void one_thread_named_sync(struct wg_facts *f)
 	syncs(f, MAIN(f->procs.v[0]), 0x50);
 }
 
-static void rank_thread_gone(struct wg_facts *f) /* ranks are threads; the one of rank 1 has ended */
+static void
+rank_thread_gone(struct wg_facts *f) /* ranks are threads; the one of rank 1 has ended */
 {
 	struct wg_process *p;
 	struct wg_collective *x;
@@ -366,7 +405,8 @@ static void rank_thread_replaced(struct wg_facts *f) /* ... but main works on an
 	runs(MAIN(f->procs.v[0]));
 }
 
-static void launch_blocking_collective(struct wg_facts *f) /* held in the launch of the first device's part */
+static void
+launch_blocking_collective(struct wg_facts *f) /* held in the launch of the first device's part */
 {
 	struct wg_process *p;
 
@@ -558,7 +598,8 @@ static void snapshot_absent_peer_gone(struct wg_facts *f)
 	x->alive_known = true;
 }
 
-static void trace_only(struct wg_facts *f) /* rank 2 is known by its trace and is gone, the others live */
+static void
+trace_only(struct wg_facts *f) /* rank 2 is known by its trace and is gone, the others live */
 {
 	struct wg_process *p;
 
@@ -633,7 +674,8 @@ static void healthy_job(struct wg_facts *f)
 	runs(MAIN(f->procs.v[1]));
 }
 
-static void rank_by_launcher(struct wg_facts *f) /* the launcher's numbers win over the communicator's */
+static void
+rank_by_launcher(struct wg_facts *f) /* the launcher's numbers win over the communicator's */
 {
 	asleep(f);
 	f->procs.v[2]->rank = 7;
@@ -664,44 +706,55 @@ static const struct graph_case cases[] = {
 	{"missing, own GPU moves", own_gpu_moves, "busy-gpu", N, 0, 0, NULL, 0},
 	{"zombie sibling", zombie_sibling, "peer-dead", Y, 120, 0, NULL, 0},
 	{"zombie of another name", zombie_stranger, "unknown", U, 0, 0, "rank 2", 0},
-	{"yields between calls", yields_between_calls, "busy-gpu|busy-cpu|progressing", N, 0, 0, NULL, 0},
+	{"yields between calls", yields_between_calls, "busy-gpu|busy-cpu|progressing", N, 0, 0,
+	 NULL, 0},
 	{"missing, oom there", oom_there, "oom-swallowed", Y, 120, 120, "1 GiB", 0},
-	{"missing, oom there, idle elsewhere", oom_there_and_deeper, "oom-swallowed", Y, 0, 120, NULL, 0},
+	{"missing, oom there, idle elsewhere", oom_there_and_deeper, "oom-swallowed", Y, 0, 120,
+	 NULL, 0},
 	{"missing, oom elsewhere", oom_elsewhere, "collective-missing-rank", Y, 120, 120, NULL, 0},
 	{"one computes, one stopped", two_missing, "stopped", Y, 120, 0, NULL, 0},
 	{"left the loop", left_the_loop, "collective-missing-rank", Y, 120, 0, "has left", 0},
 	{"transport", transport, "gpu-kernel-stuck", Y, 0, 0, "data path", 1},
 	{"transport moves", transport_moves, "busy-gpu", N, 0, 0, NULL, 0},
 	{"all in for a moment", all_in_young, "busy-gpu", N, 0, 0, NULL, 0},
-	{"behind a kernel on one rank", behind_a_kernel, "gpu-kernel-stuck", Y, 120, 0, "custom_reduce", 0},
+	{"behind a kernel on one rank", behind_a_kernel, "gpu-kernel-stuck", Y, 120, 0,
+	 "custom_reduce", 0},
 	{"counts differ", counts_differ, "collective-mismatch", Y, 120, 0, "2048", 0},
 	{"operations differ", ops_differ, "collective-mismatch", Y, 120, 0, "AllGather", 0},
 	{"earlier root", earlier_root, "collective-mismatch", Y, 110, 0, "#19", 1},
 	{"mismatch, but healthy", mismatch_and_healthy, "busy-gpu", N, 0, 0, NULL, 0},
-	{"two ranks differ", two_ranks_differ, "collective-mismatch", Y, 0, 0, "which of the two", 0},
+	{"two ranks differ", two_ranks_differ, "collective-mismatch", Y, 0, 0, "which of the two",
+	 0},
 	{"across two groups", cross_groups, "collective-cycle", Y, 0, 0, NULL, 0},
 	{"order on the streams", stream_order, "collective-cycle", Y, 0, 0, NULL, 0},
 	{"one thread, two devices", one_thread_two_devices, "implicit-sync", Y, 100, 100, NULL, 0},
 	{"one thread, named sync", one_thread_named_sync, "collective-cycle", Y, 100, 100, NULL, 0},
-	{"a rank's thread has ended", rank_thread_gone, "collective-missing-rank", Y, 100, 102, "has ended", 0},
-	{"a rank's thread has ended, main works", rank_thread_replaced, "busy-cpu", N, 0, 0, NULL, 0},
-	{"blocking launch inside a collective", launch_blocking_collective, "implicit-sync", Y, 100, 100, NULL, 0},
+	{"a rank's thread has ended", rank_thread_gone, "collective-missing-rank", Y, 100, 102,
+	 "has ended", 0},
+	{"a rank's thread has ended, main works", rank_thread_replaced, "busy-cpu", N, 0, 0, NULL,
+	 0},
+	{"blocking launch inside a collective", launch_blocking_collective, "implicit-sync", Y, 100,
+	 100, NULL, 0},
 	{"GIL cycle inside another rank", horovod, "deadlock", Y, 200, 0, "GIL", 1},
 	{"abort stuck", abort_stuck, "collective-missing-rank", Y, 120, 0, "ncclCommAbort", 0},
-	{"init, one missing", init_missing, "collective-missing-rank", Y, 110, 0, "initialisation", 0},
+	{"init, one missing", init_missing, "collective-missing-rank", Y, 110, 0, "initialisation",
+	 0},
 	{"init, one dead", init_dead, "peer-dead", Y, 110, 0, NULL, 0},
 	{"init, all in", init_all, "gpu-kernel-stuck|unknown", Y, 0, 0, NULL, 0},
 	{"send without receive", send_unmatched, "collective-missing-rank", Y, 110, 0, "Recv", 0},
 	{"sends cross", sends_cross, "collective-cycle", Y, 0, 0, NULL, 0},
-	{"sends are counted apart", sends_differ_from_collectives, "collective-missing-rank", Y, 120, 0, NULL, 0},
+	{"sends are counted apart", sends_differ_from_collectives, "collective-missing-rank", Y,
+	 120, 0, NULL, 0},
 	{"snapshots", snapshots, "collective-missing-rank", Y, 120, 120, NULL, 0},
-	{"snapshot absent", snapshot_absent, "collective-missing-rank", Y, 0, 0, "left no snapshot", 1},
+	{"snapshot absent", snapshot_absent, "collective-missing-rank", Y, 0, 0, "left no snapshot",
+	 1},
 	{"snapshot absent, peer gone", snapshot_absent_peer_gone, "peer-dead", Y, 120, 0, NULL, 0},
 	{"trace only, gone", trace_only, "peer-dead", Y, 120, 0, NULL, 0},
 	{"all gone now", all_gone_now, "collective-missing-rank", Y, 120, 0, NULL, 0},
 	{"two hosts, equal pids", two_hosts, "collective-missing-rank", Y, 100, 100, "node2", 0},
 	{"live, rank on another host", live_other_host, "unknown", U, 0, 0, "rank 2", 0},
-	{"snapshot with ages only", snapshot_age_only, "collective-missing-rank", Y, 120, 120, NULL, 0},
+	{"snapshot with ages only", snapshot_age_only, "collective-missing-rank", Y, 120, 120, NULL,
+	 0},
 	{"size unknown", no_size, "unknown", U, 0, 0, "number of ranks", 0},
 	{"healthy job", healthy_job, "busy-gpu|busy-cpu|progressing", N, 0, 0, NULL, 0},
 	{"launcher's rank", rank_by_launcher, "collective-missing-rank", Y, 120, 120, "rank 7", 0},
@@ -715,7 +768,8 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* 64 processes of 2,000 threads: one real deadlock, otherwise pools on conditions and contention. */
+/* 64 processes of 2,000 threads: one real deadlock, otherwise pools on conditions and contention.
+ */
 static void scale(void **state)
 {
 	struct wg_facts *f = facts();
@@ -733,7 +787,9 @@ static void scale(void **state)
 				mutex(t, 0x10000 + (uint64_t)k * 64, p->pid + k - 1);
 			else
 				cond(t, 0x100000 + (uint64_t)(k % 7) * 64);
-			native(f, t, k & 1 ? "libc.so.6:wait app:pool app:worker" : "libc.so.6:wait app:worker");
+			native(f, t,
+			       k & 1 ? "libc.so.6:wait app:pool app:worker"
+				     : "libc.so.6:wait app:worker");
 		}
 		cond(MAIN(p), 0x10);
 	}
@@ -820,7 +876,8 @@ int main(void)
 	static struct CMUnitTest tests[HOW_MANY + 3];
 
 	for (size_t i = 0; i < HOW_MANY; i++)
-		tests[i] = (struct CMUnitTest){cases[i].name, run_case, NULL, NULL, (void *)&cases[i]};
+		tests[i] =
+			(struct CMUnitTest){cases[i].name, run_case, NULL, NULL, (void *)&cases[i]};
 	tests[HOW_MANY] = (struct CMUnitTest)cmocka_unit_test(scale);
 	tests[HOW_MANY + 1] = (struct CMUnitTest)cmocka_unit_test(thousand);
 	tests[HOW_MANY + 2] = (struct CMUnitTest)cmocka_unit_test(same_twice);

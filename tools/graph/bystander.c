@@ -11,10 +11,10 @@
 #include "internal.h"
 
 static const char *const helper_libs[] = {
-	"libcuda.so", "libcuda-", "libnvidia", "libcudart", "libnccl", "libcublas", "libcudnn",
-	"libcupti", "libnvrtc", "libopenblas", "libblas", "libmkl", "libgomp", "libiomp5", "libomp",
-	"libtbb", "libjemalloc", "libucs", "libuct", "libucp", "librdmacm", "libibverbs",
-	"libfabric", "libwaitgraph", "libtorch", "libc10", "libxla", "libarrow",
+	"libcuda.so", "libcuda-",  "libnvidia",	   "libcudart", "libnccl", "libcublas", "libcudnn",
+	"libcupti",   "libnvrtc",  "libopenblas",  "libblas",	"libmkl",  "libgomp",	"libiomp5",
+	"libomp",     "libtbb",	   "libjemalloc",  "libucs",	"libuct",  "libucp",	"librdmacm",
+	"libibverbs", "libfabric", "libwaitgraph", "libtorch",	"libc10",  "libxla",	"libarrow",
 };
 
 static bool helper_module(const struct wg_frame *f)
@@ -59,8 +59,9 @@ static bool helpers_own(const struct wg_thread *t)
 
 static bool polling_library(const struct wg_thread *t)
 {
-	static const char *const libs[] = {"libcuda.so", "libcuda-", "libnccl", "libnvidia", "libucs", "libuct",
-					   "libucp", "libibverbs", "librdmacm", "libfabric", "libwaitgraph"};
+	static const char *const libs[] = {"libcuda.so", "libcuda-",  "libnccl",     "libnvidia",
+					   "libucs",	 "libuct",    "libucp",	     "libibverbs",
+					   "librdmacm",	 "libfabric", "libwaitgraph"};
 	const struct wg_frame *start = wg_start_function(t);
 
 	return start && wg_base_in(start->module, libs, sizeof(libs) / sizeof(libs[0]));
@@ -69,9 +70,9 @@ static bool polling_library(const struct wg_thread *t)
 /* Names that these libraries give to their threads: only where no stack can be had. */
 static bool helper_name(const struct wg_thread *t)
 {
-	static const char *const names[] = {"cuda-", "cuda0", "nccl", "NCCL", "jemalloc_bg",
-					    "OpenBLAS", "pt_nccl", "pt_tcpstore", "pt_autograd",
-					    "waitgraph"};
+	static const char *const names[] = {"cuda-",	   "cuda0",    "nccl",	  "NCCL",
+					    "jemalloc_bg", "OpenBLAS", "pt_nccl", "pt_tcpstore",
+					    "pt_autograd", "waitgraph"};
 
 	if (!t->name || t->native_stack.n || t->python_stack.n)
 		return false;

@@ -12,33 +12,60 @@
 static int class_score(enum wg_class c)
 {
 	switch (c) {
-	case CL_LOCK_ORPHANED: return 10;
-	case CL_LOCK_AFTER_FORK: return 11;
-	case CL_PEER_DEAD: return 12;
-	case CL_COLL_CYCLE: return 20;
-	case CL_IMPLICIT_SYNC: return 21;
-	case CL_LOCK_SELF: return 22;
-	case CL_DEADLOCK: return 23;
-	case CL_STOPPED: return 30;
-	case CL_DRIVER_BLOCKED: return 31;
-	case CL_WRITE_BLOCKED: return 32;
-	case CL_READ_BLOCKED: return 33;
-	case CL_FILE_LOCK: return 34;
-	case CL_RESOURCE: return 35;
-	case CL_COLL_MISMATCH: return 40;
-	case CL_KERNEL_STUCK: return 41;
-	case CL_GPU_UNSIGNALED: return 42;
-	case CL_COLL_MISSING: return 43;
-	case CL_HOST_CALLBACK: return 44;
-	case CL_PIPE_FULL: return 50;
-	case CL_PEER_SILENT: return 51;
-	case CL_NO_WAKER: return 60;
-	case CL_SPIN_WAIT: return 61;
-	case CL_BUSY_GPU: return 70;
-	case CL_BUSY_CPU: return 71;
-	case CL_PROGRESSING: return 72;
-	case CL_IDLE: return 73;
-	default: return 80;
+	case CL_LOCK_ORPHANED:
+		return 10;
+	case CL_LOCK_AFTER_FORK:
+		return 11;
+	case CL_PEER_DEAD:
+		return 12;
+	case CL_COLL_CYCLE:
+		return 20;
+	case CL_IMPLICIT_SYNC:
+		return 21;
+	case CL_LOCK_SELF:
+		return 22;
+	case CL_DEADLOCK:
+		return 23;
+	case CL_STOPPED:
+		return 30;
+	case CL_DRIVER_BLOCKED:
+		return 31;
+	case CL_WRITE_BLOCKED:
+		return 32;
+	case CL_READ_BLOCKED:
+		return 33;
+	case CL_FILE_LOCK:
+		return 34;
+	case CL_RESOURCE:
+		return 35;
+	case CL_COLL_MISMATCH:
+		return 40;
+	case CL_KERNEL_STUCK:
+		return 41;
+	case CL_GPU_UNSIGNALED:
+		return 42;
+	case CL_COLL_MISSING:
+		return 43;
+	case CL_HOST_CALLBACK:
+		return 44;
+	case CL_PIPE_FULL:
+		return 50;
+	case CL_PEER_SILENT:
+		return 51;
+	case CL_NO_WAKER:
+		return 60;
+	case CL_SPIN_WAIT:
+		return 61;
+	case CL_BUSY_GPU:
+		return 70;
+	case CL_BUSY_CPU:
+		return 71;
+	case CL_PROGRESSING:
+		return 72;
+	case CL_IDLE:
+		return 73;
+	default:
+		return 80;
 	}
 }
 
@@ -46,9 +73,9 @@ struct wg_walk {
 	struct wg_b *b;
 	uint32_t *parent; /* edge + 1 by which a node was reached */
 	uint32_t *cost;
-	uint32_t *order;  /* nodes in the order reached */
+	uint32_t *order; /* nodes in the order reached */
 	size_t norder;
-	uint32_t *seen;	  /* round * 2: reached, + 1: done */
+	uint32_t *seen;		       /* round * 2: reached, + 1: done */
 	uint32_t *queue, *back, *mark; /* loop_path() */
 	uint32_t round;
 	WG_VEC(uint32_t) bucket[32];
@@ -109,7 +136,8 @@ static void explore(struct wg_walk *w, uint32_t start)
 			if (wg_edge_fate(b, e) != b->n.v[v].fate)
 				continue;
 			c = at + 1 + edge_cost(e);
-			if (w->seen[e->to] == done || (w->seen[e->to] == reached && w->cost[e->to] <= c))
+			if (w->seen[e->to] == done ||
+			    (w->seen[e->to] == reached && w->cost[e->to] <= c))
 				continue;
 			w->seen[e->to] = reached;
 			w->cost[e->to] = c;
@@ -193,8 +221,10 @@ static bool loop_path(struct wg_b *b, uint32_t from, bool loose, uint32_t **path
 			    (loose ? to->loose : to->scc) != comp)
 				continue;
 			if (e->to == from) {
-				/* A guessed cycle must come home through a lock that `from` holds. */
-				if (loose && e->kind != WG_EDGE_HELD_BY && b->n.v[from].type != IT_EVENT)
+				/* A guessed cycle must come home through a lock that `from` holds.
+				 */
+				if (loose && e->kind != WG_EDGE_HELD_BY &&
+				    b->n.v[from].type != IT_EVENT)
 					continue;
 				last = k;
 				break;
@@ -297,24 +327,27 @@ static void offer_node(const struct wg_walk *w, struct best *best, uint32_t v)
 			/* It owes nothing: only where there is no other explanation is it named. */
 			offer(best, 65, w->cost[v], v, conv->idle_cls, conv, false, false);
 		} else if (conv) {
-			offer(best, class_score(conv->idle_cls), w->cost[v], v, conv->idle_cls, conv, false,
-			      false);
+			offer(best, class_score(conv->idle_cls), w->cost[v], v, conv->idle_cls,
+			      conv, false, false);
 		} else {
 			rel = relation(w, v);
-			/* The last node's own wait says less than what it owes to those before it. */
+			/* The last node's own wait says less than what it owes to those before it.
+			 */
 			if ((cls == CL_NO_WAKER || cls == CL_SPIN_WAIT) && rel && rel->idle_cls &&
 			    rel->idle_cls != CL_GPU_UNSIGNALED)
-				offer(best, class_score(rel->idle_cls), w->cost[v], v, rel->idle_cls, rel,
-				      false, false);
+				offer(best, class_score(rel->idle_cls), w->cost[v], v,
+				      rel->idle_cls, rel, false, false);
 			else
-				offer(best, class_score(cls), w->cost[v], v, cls, NULL, false, false);
+				offer(best, class_score(cls), w->cost[v], v, cls, NULL, false,
+				      false);
 		}
 	} else if (!n->first && !n->has_end) {
 		if (conv)
-			offer(best, class_score(conv->idle_cls), w->cost[v], v, conv->idle_cls, conv, false,
-			      false);
+			offer(best, class_score(conv->idle_cls), w->cost[v], v, conv->idle_cls,
+			      conv, false, false);
 		else if (n->type != IT_WAKERS)
-			offer(best, class_score(CL_UNKNOWN), w->cost[v], v, CL_UNKNOWN, NULL, false, false);
+			offer(best, class_score(CL_UNKNOWN), w->cost[v], v, CL_UNKNOWN, NULL, false,
+			      false);
 	} else if (n->mode == MODE_ONE && n->fate == FATE_UNKNOWN) {
 		offer(best, class_score(CL_UNKNOWN), w->cost[v], v, CL_UNKNOWN, NULL, false, false);
 	}

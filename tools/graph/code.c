@@ -205,11 +205,15 @@ static bool step(struct flow *s, const uint8_t *p, size_t n, struct insn *out)
 			return true;
 		}
 		switch (op) {
-		case 0xb6: case 0xb7: case 0xbe: case 0xbf: /* movzx, movsx */
+		case 0xb6:
+		case 0xb7:
+		case 0xbe:
+		case 0xbf: /* movzx, movsx */
 			read_rm(s, &m);
 			def(s, LOC_REG + m.reg);
 			return true;
-		case 0xb0: case 0xb1: /* cmpxchg: what a spin lock does */
+		case 0xb0:
+		case 0xb1: /* cmpxchg: what a spin lock does */
 			if (lock)
 				s->locked = true;
 			read_rm(s, &m);
@@ -223,7 +227,8 @@ static bool step(struct flow *s, const uint8_t *p, size_t n, struct insn *out)
 			def(s, LOC_REG + m.reg);
 			def(s, LOC_FLAGS);
 			return true;
-		case 0xa3: case 0xba: /* bit test */
+		case 0xa3:
+		case 0xba: /* bit test */
 			if (op == 0xba) {
 				out->len++;
 				if ((m.reg & 7) != 4) {
@@ -234,7 +239,8 @@ static bool step(struct flow *s, const uint8_t *p, size_t n, struct insn *out)
 			read_rm(s, &m);
 			def(s, LOC_FLAGS);
 			return true;
-		case 0xc0: case 0xc1: /* xadd: counts */
+		case 0xc0:
+		case 0xc1: /* xadd: counts */
 			s->computes = true;
 			return true;
 		default: /* vectors and floating point: nobody polls with those */
@@ -290,12 +296,14 @@ static bool step(struct flow *s, const uint8_t *p, size_t n, struct insn *out)
 			s->pauses = true;
 		out->len = i;
 		return true;
-	case 0x98: case 0x99:
+	case 0x98:
+	case 0x99:
 		use(s, LOC_REG);
 		def(s, op == 0x98 ? LOC_REG : LOC_REG + 2);
 		out->len = i;
 		return true;
-	case 0xa8: case 0xa9:
+	case 0xa8:
+	case 0xa9:
 		out->len = i + imm_size(op16, op == 0xa8);
 		use(s, LOC_REG);
 		def(s, LOC_FLAGS);
@@ -321,7 +329,8 @@ static bool step(struct flow *s, const uint8_t *p, size_t n, struct insn *out)
 	case 0xe8:
 		s->call = true;
 		return false;
-	case 0xc3: case 0xcb:
+	case 0xc3:
+	case 0xcb:
 		out->end = true;
 		out->len = i;
 		return true;
@@ -340,7 +349,9 @@ static bool step(struct flow *s, const uint8_t *p, size_t n, struct insn *out)
 		return false;
 	out->len = i + m.len;
 	switch (op) {
-	case 0x63: case 0x8a: case 0x8b:
+	case 0x63:
+	case 0x8a:
+	case 0x8b:
 		read_rm(s, &m);
 		def(s, LOC_REG + m.reg);
 		return true;
@@ -348,16 +359,19 @@ static bool step(struct flow *s, const uint8_t *p, size_t n, struct insn *out)
 		use_addr(s, &m);
 		def(s, LOC_REG + m.reg);
 		return true;
-	case 0x88: case 0x89:
+	case 0x88:
+	case 0x89:
 		use(s, LOC_REG + m.reg);
 		write_rm(s, &m);
 		return true;
-	case 0x84: case 0x85:
+	case 0x84:
+	case 0x85:
 		read_rm(s, &m);
 		use(s, LOC_REG + m.reg);
 		def(s, LOC_FLAGS);
 		return true;
-	case 0x86: case 0x87: /* xchg with memory is locked by itself */
+	case 0x86:
+	case 0x87: /* xchg with memory is locked by itself */
 		if (m.mem) {
 			s->locked = true;
 			use_addr(s, &m);
@@ -368,11 +382,14 @@ static bool step(struct flow *s, const uint8_t *p, size_t n, struct insn *out)
 		use(s, LOC_REG + m.reg);
 		def(s, LOC_REG + m.reg);
 		return true;
-	case 0xc6: case 0xc7:
+	case 0xc6:
+	case 0xc7:
 		write_rm(s, &m);
 		out->len += imm_size(op16, op == 0xc6);
 		return out->len <= n;
-	case 0x80: case 0x81: case 0x83:
+	case 0x80:
+	case 0x81:
+	case 0x83:
 		read_rm(s, &m);
 		def(s, LOC_FLAGS);
 		out->len += imm_size(op16, op != 0x81);
@@ -383,20 +400,27 @@ static bool step(struct flow *s, const uint8_t *p, size_t n, struct insn *out)
 				write_rm(s, &m);
 		}
 		return out->len <= n;
-	case 0x69: case 0x6b:
+	case 0x69:
+	case 0x6b:
 		read_rm(s, &m);
 		def(s, LOC_REG + m.reg);
 		def(s, LOC_FLAGS);
 		out->len += imm_size(op16, op == 0x6b);
 		return out->len <= n;
-	case 0xc0: case 0xc1: case 0xd0: case 0xd1: case 0xd2: case 0xd3:
+	case 0xc0:
+	case 0xc1:
+	case 0xd0:
+	case 0xd1:
+	case 0xd2:
+	case 0xd3:
 		read_rm(s, &m);
 		write_rm(s, &m);
 		def(s, LOC_FLAGS);
 		if (op < 0xd0)
 			out->len++;
 		return out->len <= n;
-	case 0xf6: case 0xf7:
+	case 0xf6:
+	case 0xf7:
 		read_rm(s, &m);
 		def(s, LOC_FLAGS);
 		if ((m.reg & 7) < 2)
@@ -406,7 +430,8 @@ static bool step(struct flow *s, const uint8_t *p, size_t n, struct insn *out)
 		else
 			s->computes = true; /* multiply, divide */
 		return out->len <= n;
-	case 0xfe: case 0xff:
+	case 0xfe:
+	case 0xff:
 		if ((m.reg & 7) > 1)
 			return false;
 		read_rm(s, &m);

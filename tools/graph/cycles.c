@@ -112,10 +112,10 @@ void wg_cycles(struct wg_b *b)
 			if (x->loose && to->loose == x->loose && to->fate == FATE_STUCK &&
 			    e->kind == WG_EDGE_HELD_BY && to->ownerless && !e->guess)
 				loose[x->loose] |= 1;
-			/* A stream waits for a value, and a host thread that could write it is held in an
-			 * unnamed synchronisation with that stream. */
-			if (x->loose && to->loose == x->loose && e->implicit && x->type == IT_THREAD &&
-			    to->type == IT_STREAM)
+			/* A stream waits for a value, and a host thread that could write it is held
+			 * in an unnamed synchronisation with that stream. */
+			if (x->loose && to->loose == x->loose && e->implicit &&
+			    x->type == IT_THREAD && to->type == IT_STREAM)
 				loose[x->loose] |= 2;
 		}
 	}
@@ -125,6 +125,7 @@ void wg_cycles(struct wg_b *b)
 		x->cyclic = x->scc && (flags[x->scc] & 1);
 		x->closed = x->cyclic && !(flags[x->scc] & 2);
 		x->loose_cycle = x->loose && (loose[x->loose] & 1);
-		x->value_cycle = x->loose && (loose[x->loose] & 2) && x->type == IT_EVENT && others_wait(b, x);
+		x->value_cycle = x->loose && (loose[x->loose] & 2) && x->type == IT_EVENT &&
+				 others_wait(b, x);
 	}
 }

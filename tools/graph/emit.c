@@ -3,10 +3,18 @@
 #include "internal.h"
 
 static const enum wg_node_kind shown_kind[] = {
-	[IT_THREAD] = WG_NODE_THREAD, [IT_PROCESS] = WG_NODE_PROCESS, [IT_LOCK] = WG_NODE_LOCK,
-	[IT_GIL] = WG_NODE_GIL, [IT_STREAM] = WG_NODE_STREAM, [IT_EVENT] = WG_NODE_EVENT,
-	[IT_COLLECTIVE] = WG_NODE_COLLECTIVE, [IT_PIPE] = WG_NODE_PIPE, [IT_SOCKET] = WG_NODE_SOCKET,
-	[IT_FILE] = WG_NODE_FILE, [IT_FILE_LOCK] = WG_NODE_FILE_LOCK, [IT_RANK] = WG_NODE_PROCESS,
+	[IT_THREAD] = WG_NODE_THREAD,
+	[IT_PROCESS] = WG_NODE_PROCESS,
+	[IT_LOCK] = WG_NODE_LOCK,
+	[IT_GIL] = WG_NODE_GIL,
+	[IT_STREAM] = WG_NODE_STREAM,
+	[IT_EVENT] = WG_NODE_EVENT,
+	[IT_COLLECTIVE] = WG_NODE_COLLECTIVE,
+	[IT_PIPE] = WG_NODE_PIPE,
+	[IT_SOCKET] = WG_NODE_SOCKET,
+	[IT_FILE] = WG_NODE_FILE,
+	[IT_FILE_LOCK] = WG_NODE_FILE_LOCK,
+	[IT_RANK] = WG_NODE_PROCESS,
 };
 
 static bool serves_walk(const struct wg_inode *n)
@@ -42,7 +50,8 @@ static uint32_t show(struct wg_b *b, uint32_t ix)
 		x->id = wg_say(b, "%s@%u", x->id, b->pi[n->proc].host);
 	x->kind = shown_kind[n->type];
 	x->label = n->type == IT_THREAD || n->type == IT_PROCESS ? wg_name_node(b, ix)
-								 : n->label ? n->label : x->id;
+		   : n->label					 ? n->label
+								 : x->id;
 	x->process = wg_proc(b, n);
 	x->thread = wg_thr(b, n);
 	return n->shown - 1;
@@ -59,8 +68,10 @@ void wg_emit(struct wg_b *b)
 		const struct wg_iedge *e = &b->e.v[i];
 		struct wg_edge *x;
 
-		/* Spare hands at rest are told by their wait alone: a pool of a thousand is no graph. */
-		if (e->hidden || b->n.v[e->from].bystander || serves_walk(&b->n.v[e->from]) || serves_walk(&b->n.v[e->to]))
+		/* Spare hands at rest are told by their wait alone: a pool of a thousand is no
+		 * graph. */
+		if (e->hidden || b->n.v[e->from].bystander || serves_walk(&b->n.v[e->from]) ||
+		    serves_walk(&b->n.v[e->to]))
 			continue;
 		x = wg_push(b->a, &g->edges);
 		x->from = show(b, e->from);

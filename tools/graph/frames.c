@@ -48,19 +48,19 @@ bool wg_has_symbol_prefix(const struct wg_thread *t, const char *prefix)
 	size_t n = strlen(prefix);
 
 	for (size_t i = 0; i < t->native_stack.n; i++)
-		if (t->native_stack.v[i].symbol &&
-		    !strncmp(t->native_stack.v[i].symbol, prefix, n))
+		if (t->native_stack.v[i].symbol && !strncmp(t->native_stack.v[i].symbol, prefix, n))
 			return true;
 	return false;
 }
 
 bool wg_is_plumbing(const struct wg_frame *f)
 {
-	static const char *const libs[] = {"libc.so", "libc-", "libpthread", "libstdc++",
-					   "libc++", "ld-linux", "ld-2.", "libgcc_s", "libm.so",
-					   "[vdso]", "librt", "libdl", "ld-musl", "libwaitgraph"};
-	static const char *const syms[] = {"std::", "void std::", "bool std::", "__gthread",
-					   "__gnu_cxx::", "decltype", "pthread_", "__pthread_"};
+	static const char *const libs[] = {"libc.so", "libc-",	     "libpthread", "libstdc++",
+					   "libc++",  "ld-linux",    "ld-2.",	   "libgcc_s",
+					   "libm.so", "[vdso]",	     "librt",	   "libdl",
+					   "ld-musl", "libwaitgraph"};
+	static const char *const syms[] = {"std::",	  "void std::", "bool std::", "__gthread",
+					   "__gnu_cxx::", "decltype",	"pthread_",   "__pthread_"};
 
 	if (wg_base_in(f->module, libs, sizeof(libs) / sizeof(libs[0])))
 		return true;
@@ -157,15 +157,16 @@ const char *wg_py_top(struct wg_b *b, const struct wg_thread *t)
 }
 
 /*
- * The frame of the program that a user recognises. In a recorded call everything above our wrapper is
- * the driver's; the program begins below it.
+ * The frame of the program that a user recognises. In a recorded call everything above our wrapper
+ * is the driver's; the program begins below it.
  */
 static const struct wg_frame *program_frame(const struct wg_thread *t)
 {
 	size_t from = 0;
 
 	for (size_t i = 0; t->calls.n && i < t->native_stack.n; i++)
-		if (t->native_stack.v[i].module && wg_module_is(&t->native_stack.v[i], "libwaitgraph.so"))
+		if (t->native_stack.v[i].module &&
+		    wg_module_is(&t->native_stack.v[i], "libwaitgraph.so"))
 			from = i + 1;
 	for (size_t i = from; from && i < t->native_stack.n; i++)
 		if (t->native_stack.v[i].module && !wg_is_plumbing(&t->native_stack.v[i]))

@@ -169,7 +169,8 @@ static void index_files(struct wg_b *b, int32_t proc)
 		if (!x->ino)
 			continue;
 		if (x->kind == WG_FILE_PIPE || x->kind == WG_FILE_FIFO)
-			hold(b, &b->pipes, host, x->kind == WG_FILE_PIPE ? 0 : x->dev, x->ino, proc, i);
+			hold(b, &b->pipes, host, x->kind == WG_FILE_PIPE ? 0 : x->dev, x->ino, proc,
+			     i);
 		else if (x->kind == WG_FILE_SOCKET)
 			hold(b, &b->socks, host, x->ino, 0, proc, i);
 		else if (x->kind == WG_FILE_EVENTFD)
@@ -211,7 +212,8 @@ static void group_add(struct wg_b *b, const char *id, int64_t size, int64_t rank
 		g->mismatch_seq = -1;
 		g->mismatch_rank = WG_NO_INT;
 	}
-	/* A size comes from a file that anyone may have written: bound what it makes us allocate. */
+	/* A size comes from a file that anyone may have written: bound what it makes us allocate.
+	 */
 	if (wg_has_int(size) && size > 0 && size <= 1 << 20 && g->size < size)
 		g->size = size;
 	if (wg_has_int(rank) && rank >= 0 && rank < 1 << 20 && rank + 1 > g->nmember)
@@ -281,7 +283,8 @@ static void index_comms(struct wg_b *b)
 
 		for (size_t k = 0; k < p->comms.n; k++)
 			if (p->comms.v[k].id)
-				group_add(b, p->comms.v[k].id, p->comms.v[k].size, p->comms.v[k].rank);
+				group_add(b, p->comms.v[k].id, p->comms.v[k].size,
+					  p->comms.v[k].rank);
 		for (size_t k = 0; k < p->peers.n; k++)
 			if (p->peers.v[k].comm)
 				group_add(b, p->peers.v[k].comm, WG_NO_INT, p->peers.v[k].rank);
@@ -396,8 +399,7 @@ static int64_t comm_rank(const struct wg_process *p)
 	const struct wg_comm *best = NULL;
 
 	for (size_t i = 0; i < p->comms.n; i++)
-		if (wg_has_int(p->comms.v[i].rank) &&
-		    (!best || p->comms.v[i].size > best->size))
+		if (wg_has_int(p->comms.v[i].rank) && (!best || p->comms.v[i].size > best->size))
 			best = &p->comms.v[i];
 	return best ? best->rank : WG_NO_INT;
 }
@@ -457,13 +459,15 @@ void wg_index(struct wg_b *b)
 		}
 		if (pi->main_thr < 0 && p->threads.n)
 			pi->main_thr = 0;
-		/* A leader that left by pthread_exit() is a zombie: the others are the program then. */
+		/* A leader that left by pthread_exit() is a zombie: the others are the program
+		 * then. */
 		for (uint32_t k = 0; pi->main_thr >= 0 && k < p->threads.n; k++) {
 			char s = p->threads.v[pi->main_thr].state;
 
 			if (s != 'Z' && s != 'X')
 				break;
-			if (p->threads.v[k].state != 'Z' && p->threads.v[k].state != 'X' && !p->threads.v[k].ours)
+			if (p->threads.v[k].state != 'Z' && p->threads.v[k].state != 'X' &&
+			    !p->threads.v[k].ours)
 				pi->main_thr = (int32_t)k;
 		}
 		base += (uint32_t)p->threads.n;

@@ -38,18 +38,23 @@ const char *const wg_class_names[CL_COUNT] = {
 };
 
 const char *const wg_node_kind_names[] = {
-	[WG_NODE_THREAD] = "thread",	     [WG_NODE_LOCK] = "lock",
-	[WG_NODE_EVENT] = "event",	     [WG_NODE_STREAM] = "stream",
-	[WG_NODE_COLLECTIVE] = "collective", [WG_NODE_FILE] = "file",
-	[WG_NODE_PIPE] = "pipe",	     [WG_NODE_SOCKET] = "socket",
-	[WG_NODE_PROCESS] = "process",	     [WG_NODE_FILE_LOCK] = "file-lock",
+	[WG_NODE_THREAD] = "thread",
+	[WG_NODE_LOCK] = "lock",
+	[WG_NODE_EVENT] = "event",
+	[WG_NODE_STREAM] = "stream",
+	[WG_NODE_COLLECTIVE] = "collective",
+	[WG_NODE_FILE] = "file",
+	[WG_NODE_PIPE] = "pipe",
+	[WG_NODE_SOCKET] = "socket",
+	[WG_NODE_PROCESS] = "process",
+	[WG_NODE_FILE_LOCK] = "file-lock",
 	[WG_NODE_GIL] = "gil",
 };
 const char *const wg_edge_kind_names[] = {
-	[WG_EDGE_WAITS_FOR] = "waits-for",   [WG_EDGE_HELD_BY] = "held-by",
+	[WG_EDGE_WAITS_FOR] = "waits-for",     [WG_EDGE_HELD_BY] = "held-by",
 	[WG_EDGE_ENQUEUED_ON] = "enqueued-on", [WG_EDGE_RUNS] = "runs",
-	[WG_EDGE_WRITTEN_BY] = "written-by", [WG_EDGE_READ_BY] = "read-by",
-	[WG_EDGE_MEMBER] = "member",	     [WG_EDGE_CHILD_OF] = "child-of",
+	[WG_EDGE_WRITTEN_BY] = "written-by",   [WG_EDGE_READ_BY] = "read-by",
+	[WG_EDGE_MEMBER] = "member",	       [WG_EDGE_CHILD_OF] = "child-of",
 	[WG_EDGE_WOKEN_BY] = "woken-by",
 };
 

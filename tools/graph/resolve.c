@@ -18,28 +18,39 @@ static void describe(struct wg_ctx *c, const char *kind, const char *does)
 }
 
 static const char *const op_kind[] = {
-	[WG_OP_UNKNOWN] = "other", [WG_OP_RUNNING] = NULL,     [WG_OP_FUTEX] = "futex",
-	[WG_OP_READ] = "read",	   [WG_OP_WRITE] = "write",    [WG_OP_SYNC] = "sync",
-	[WG_OP_POLL] = "poll",	   [WG_OP_EPOLL] = "poll",     [WG_OP_ACCEPT] = "accept",
+	[WG_OP_UNKNOWN] = "other",   [WG_OP_RUNNING] = NULL,   [WG_OP_FUTEX] = "futex",
+	[WG_OP_READ] = "read",	     [WG_OP_WRITE] = "write",  [WG_OP_SYNC] = "sync",
+	[WG_OP_POLL] = "poll",	     [WG_OP_EPOLL] = "poll",   [WG_OP_ACCEPT] = "accept",
 	[WG_OP_CONNECT] = "connect", [WG_OP_WAIT] = "child",   [WG_OP_FLOCK] = "file-lock",
 	[WG_OP_FCNTL] = "file-lock", [WG_OP_SLEEP] = "sleep",  [WG_OP_SIGWAIT] = "signal",
-	[WG_OP_OPEN] = "other",	   [WG_OP_FSMETA] = "other",   [WG_OP_IOCTL] = "other",
-	[WG_OP_IOURING] = "other", [WG_OP_SYSV] = "other",     [WG_OP_FAULT] = "read",
-	[WG_OP_SPLICE] = "write",  [WG_OP_OTHER] = "other",
+	[WG_OP_OPEN] = "other",	     [WG_OP_FSMETA] = "other", [WG_OP_IOCTL] = "other",
+	[WG_OP_IOURING] = "other",   [WG_OP_SYSV] = "other",   [WG_OP_FAULT] = "read",
+	[WG_OP_SPLICE] = "write",    [WG_OP_OTHER] = "other",
 };
 
 static const char *const op_does[] = {
-	[WG_OP_UNKNOWN] = "waits in the kernel", [WG_OP_RUNNING] = "runs",
-	[WG_OP_FUTEX] = "waits",		 [WG_OP_READ] = "reads",
-	[WG_OP_WRITE] = "writes",		 [WG_OP_SYNC] = "waits for its writes to reach storage",
-	[WG_OP_POLL] = "polls",			 [WG_OP_EPOLL] = "waits for events",
-	[WG_OP_ACCEPT] = "waits for a connection", [WG_OP_CONNECT] = "connects",
-	[WG_OP_WAIT] = "waits for a child",	 [WG_OP_FLOCK] = "waits",
-	[WG_OP_FCNTL] = "waits", [WG_OP_SLEEP] = "sleeps",
-	[WG_OP_SIGWAIT] = "waits for a signal",	 [WG_OP_OPEN] = "opens a file",
-	[WG_OP_FSMETA] = "changes or asks a file", [WG_OP_IOCTL] = "waits in an ioctl",
-	[WG_OP_IOURING] = "waits for I/O completions", [WG_OP_SYSV] = "waits for a System V object",
-	[WG_OP_FAULT] = "faults a page in",	 [WG_OP_SPLICE] = "copies between descriptors",
+	[WG_OP_UNKNOWN] = "waits in the kernel",
+	[WG_OP_RUNNING] = "runs",
+	[WG_OP_FUTEX] = "waits",
+	[WG_OP_READ] = "reads",
+	[WG_OP_WRITE] = "writes",
+	[WG_OP_SYNC] = "waits for its writes to reach storage",
+	[WG_OP_POLL] = "polls",
+	[WG_OP_EPOLL] = "waits for events",
+	[WG_OP_ACCEPT] = "waits for a connection",
+	[WG_OP_CONNECT] = "connects",
+	[WG_OP_WAIT] = "waits for a child",
+	[WG_OP_FLOCK] = "waits",
+	[WG_OP_FCNTL] = "waits",
+	[WG_OP_SLEEP] = "sleeps",
+	[WG_OP_SIGWAIT] = "waits for a signal",
+	[WG_OP_OPEN] = "opens a file",
+	[WG_OP_FSMETA] = "changes or asks a file",
+	[WG_OP_IOCTL] = "waits in an ioctl",
+	[WG_OP_IOURING] = "waits for I/O completions",
+	[WG_OP_SYSV] = "waits for a System V object",
+	[WG_OP_FAULT] = "faults a page in",
+	[WG_OP_SPLICE] = "copies between descriptors",
 	[WG_OP_OTHER] = "waits in the kernel",
 };
 
@@ -59,8 +70,8 @@ static bool resolve_stopped(struct wg_ctx *c)
 		int32_t tr = wg_pid_proc(b, b->pi[c->proc].host, p->tracer_pid);
 
 		if (p->tracer_pid)
-			text = wg_say(b, "it is held in a tracing stop by pid %d%s%s%s", p->tracer_pid,
-				      tr >= 0 && b->pi[tr].p->comm ? " (" : "",
+			text = wg_say(b, "it is held in a tracing stop by pid %d%s%s%s",
+				      p->tracer_pid, tr >= 0 && b->pi[tr].p->comm ? " (" : "",
 				      tr >= 0 && b->pi[tr].p->comm ? b->pi[tr].p->comm : "",
 				      tr >= 0 && b->pi[tr].p->comm ? ")" : "");
 		else
@@ -146,7 +157,8 @@ static void resolve_unknown(struct wg_ctx *c)
 		 c->t->wait.op == WG_OP_UNKNOWN
 			 ? "it sleeps in the kernel, and its system call could not be read"
 			 : wg_say(c->b, "it waits in %s, of which the other side is not visible",
-				  c->t->wait.syscall_name ? c->t->wait.syscall_name : "a system call"));
+				  c->t->wait.syscall_name ? c->t->wait.syscall_name
+							  : "a system call"));
 	n = &c->b->n.v[c->node];
 	n->end.missing = c->t->wait.op == WG_OP_UNKNOWN ? "the system call of this thread"
 							: "who would complete this call";
@@ -163,9 +175,11 @@ static bool resolve_unrecorded(struct wg_ctx *c)
 	const char *where;
 
 	if (c->t->calls.n || b->n.v[c->node].bystander || !f ||
-	    !(wg_module_is(f, "libcuda.so") || wg_module_is(f, "libcuda-") || wg_module_is(f, "libnccl")))
+	    !(wg_module_is(f, "libcuda.so") || wg_module_is(f, "libcuda-") ||
+	      wg_module_is(f, "libnccl")))
 		return false;
-	if (c->t->wait.op != WG_OP_RUNNING && c->t->wait.op != WG_OP_FUTEX && c->t->wait.op != WG_OP_IOCTL)
+	if (c->t->wait.op != WG_OP_RUNNING && c->t->wait.op != WG_OP_FUTEX &&
+	    c->t->wait.op != WG_OP_IOCTL)
 		return false;
 	if (c->t->wait.op == WG_OP_FUTEX && wg_futex_owned(c))
 		return true;
@@ -176,8 +190,9 @@ static bool resolve_unrecorded(struct wg_ctx *c)
 	wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
 		   wg_say(b, "it is inside %s, and what the GPU was given is not recorded", where));
 	b->n.v[c->node].end.missing =
-		c->p->recorded ? "the call: it did not come through a door that the recorder watches"
-			       : "the recorder: the process was started without it";
+		c->p->recorded
+			? "the call: it did not come through a door that the recorder watches"
+			: "the recorder: the process was started without it";
 	return true;
 }
 
@@ -202,7 +217,8 @@ static void resolve_splice(struct wg_ctx *c)
 	       out->pipe_fill + 4096 > out->pipe_size;
 	if (in && !full &&
 	    (in->kind == WG_FILE_PIPE || in->kind == WG_FILE_FIFO || in->kind == WG_FILE_SOCKET) &&
-	    !(wg_has_int(in->pipe_fill) && in->pipe_fill > 0) && !(wg_has_int(in->sock_rxq) && in->sock_rxq > 0))
+	    !(wg_has_int(in->pipe_fill) && in->pipe_fill > 0) &&
+	    !(wg_has_int(in->sock_rxq) && in->sock_rxq > 0))
 		wg_resolve_fd_io(c, in, false, WG_NO_SEC);
 	else
 		wg_resolve_fd_io(c, out, true, WG_NO_SEC);
@@ -372,7 +388,8 @@ static void finish_process(struct wg_b *b, int32_t proc)
 
 	if (pi->dead) {
 		wg_set_end(b, pi->node, CL_PEER_DEAD, FATE_STUCK,
-			   p->from_snapshot && p->trace_only && !p->end.known ? WG_LIKELY : WG_CERTAIN,
+			   p->from_snapshot && p->trace_only && !p->end.known ? WG_LIKELY
+									      : WG_CERTAIN,
 			   describe_end(b, p));
 		b->n.v[pi->node].end.gone = true;
 		return;
@@ -391,7 +408,8 @@ static void finish_process(struct wg_b *b, int32_t proc)
 			continue;
 		if (pi->tbase + i != main_node && (t->bystander || t->ownerless))
 			continue;
-		e = wg_edge(b, pi->node, pi->tbase + i, WG_EDGE_CHILD_OF, true, "thread of the process");
+		e = wg_edge(b, pi->node, pi->tbase + i, WG_EDGE_CHILD_OF, true,
+			    "thread of the process");
 		e->hidden = true;
 		n++;
 	}
@@ -406,7 +424,8 @@ static void finish_process(struct wg_b *b, int32_t proc)
 	if (p->stub && wg_has_sec(p->cpu_share) && p->cpu_share >= 0.2)
 		wg_set_end(b, pi->node, CL_BUSY_CPU, FATE_MOVING, WG_CERTAIN, "it uses the CPU");
 	else if (p->state == 'T' || p->state == 't')
-		wg_set_end(b, pi->node, CL_STOPPED, FATE_STUCK, WG_CERTAIN, "it is stopped (state T)");
+		wg_set_end(b, pi->node, CL_STOPPED, FATE_STUCK, WG_CERTAIN,
+			   "it is stopped (state T)");
 	else if (p->stub && (p->state == 'S' || p->state == 'I'))
 		wg_set_end(b, pi->node, CL_IDLE, FATE_IDLE, WG_LIKELY, "it sleeps");
 	else {
@@ -425,7 +444,8 @@ static void finish_wakers(struct wg_b *b, uint32_t hub)
 		const struct wg_inode *t = &b->n.v[pi->tbase + i];
 		struct wg_iedge *e;
 
-		if (t->bystander || t->ownerless || pi->p->threads.v[i].state == 'Z' || i + 1 == but)
+		if (t->bystander || t->ownerless || pi->p->threads.v[i].state == 'Z' ||
+		    i + 1 == but)
 			continue;
 		e = wg_edge(b, hub, pi->tbase + i, WG_EDGE_WOKEN_BY, false,
 			    "another thread of this process, which could act");

@@ -19,8 +19,9 @@ static void wait_child(struct wg_ctx *c, int32_t proc, bool only)
 	    pi->p->threads.v[pi->main_thr].state != 'Z' && !pi->is_self)
 		to = pi->tbase + (uint32_t)pi->main_thr;
 	e = wg_edge(b, c->node, to, WG_EDGE_CHILD_OF, only,
-		    c->t->wait.op == WG_OP_SIGWAIT ? "the end of a child would wake it by its signal"
-						   : "argument of the wait");
+		    c->t->wait.op == WG_OP_SIGWAIT
+			    ? "the end of a child would wake it by its signal"
+			    : "argument of the wait");
 	e->since = c->t->wait.since_s;
 	e->says = "for the end of";
 }
@@ -49,10 +50,12 @@ void wg_resolve_wait(struct wg_ctx *c)
 		wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
 			   wg_say(b, "it waits for child %lld, which could not be looked at",
 				  (long long)w->child));
-		b->n.v[c->node].end.missing = wg_say(b, "the state of process %lld", (long long)w->child);
+		b->n.v[c->node].end.missing =
+			wg_say(b, "the state of process %lld", (long long)w->child);
 		return;
 	}
-	if (w->syscall_name && (!strcmp(w->syscall_name, "vfork") || !strncmp(w->syscall_name, "clone", 5))) {
+	if (w->syscall_name &&
+	    (!strcmp(w->syscall_name, "vfork") || !strncmp(w->syscall_name, "clone", 5))) {
 		/* Until its youngest child runs exec or ends, the parent does not come back. */
 		const struct wg_process *young = NULL;
 
@@ -60,9 +63,10 @@ void wg_resolve_wait(struct wg_ctx *c)
 			int32_t j = wg_pid_proc(b, b->pi[c->proc].host, p->children.v[k]);
 			const struct wg_process *o = j < 0 ? NULL : b->pi[j].p;
 
-			if (!o || b->pi[j].dead || (young && (o->start_ticks < young->start_ticks ||
-							      (o->start_ticks == young->start_ticks &&
-							       o->pid < young->pid))))
+			if (!o || b->pi[j].dead ||
+			    (young &&
+			     (o->start_ticks < young->start_ticks ||
+			      (o->start_ticks == young->start_ticks && o->pid < young->pid))))
 				continue;
 			young = o;
 			i = j;
@@ -87,12 +91,14 @@ void wg_resolve_wait(struct wg_ctx *c)
 	if (live)
 		return;
 	if (wg_has_sec(p->children_cpu_share) && p->children_cpu_share >= 0.2) {
-		wg_set_end(b, c->node, CL_BUSY_CPU, FATE_MOVING, WG_LIKELY, "its children use the CPU");
+		wg_set_end(b, c->node, CL_BUSY_CPU, FATE_MOVING, WG_LIKELY,
+			   "its children use the CPU");
 		return;
 	}
 	if (b->n.v[c->node].polls_cpu) {
 		/* It asks without waiting, and has none left: children come and go. */
-		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_LIKELY, "its children have ended");
+		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_LIKELY,
+			   "its children have ended");
 		return;
 	}
 	wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,

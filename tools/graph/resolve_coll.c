@@ -38,8 +38,9 @@ static const char *rank_name(struct wg_b *b, const struct wg_group *g, int64_t r
 static const char *args_of(struct wg_b *b, const struct wg_collective *x)
 {
 	const char *count = wg_has_int(x->count) ? wg_say(b, " of %lld", (long long)x->count) : "";
-	const char *root = wg_has_int(x->root) && x->root >= 0 ? wg_say(b, ", root %lld", (long long)x->root)
-							       : "";
+	const char *root = wg_has_int(x->root) && x->root >= 0
+				   ? wg_say(b, ", root %lld", (long long)x->root)
+				   : "";
 
 	return wg_say(b, "%s%s%s%s%s", x->op ? x->op : "a collective", count, x->type ? " " : "",
 		      x->type ? x->type : "", root);
@@ -126,11 +127,10 @@ static void find_mismatch(struct wg_b *b, struct wg_group *g)
 	g->mismatch_seq = (int64_t)at;
 	g->mismatch_rank = odd;
 	g->mismatch_certain = n_all > 2 && n_odd * 2 < n_all;
-	g->mismatch_text =
-		wg_say(b, "at #%llu %s did %s, and %s did %s", (unsigned long long)at,
-		       rank_name(b, g, odd), args_of(b, a),
-		       n_all > 2 && n_odd == 1 ? "the others" : rank_name(b, g, other),
-		       args_of(b, find_coll(g->member[other].comm, at, false)));
+	g->mismatch_text = wg_say(b, "at #%llu %s did %s, and %s did %s", (unsigned long long)at,
+				  rank_name(b, g, odd), args_of(b, a),
+				  n_all > 2 && n_odd == 1 ? "the others" : rank_name(b, g, other),
+				  args_of(b, find_coll(g->member[other].comm, at, false)));
 }
 
 static uint32_t group_ix(const struct wg_b *b, const struct wg_group *g)
@@ -145,7 +145,8 @@ static const char *comm_name(struct wg_b *b, const struct wg_comm *c)
 	return wg_say(b, "communicator %.12s", c->id ? c->id : "?");
 }
 
-uint32_t wg_collective_node(struct wg_b *b, int32_t proc, const struct wg_comm *c, uint64_t seq, bool p2p)
+uint32_t wg_collective_node(struct wg_b *b, int32_t proc, const struct wg_comm *c, uint64_t seq,
+			    bool p2p)
 {
 	struct wg_group *g = wg_group_of(b, c->id);
 	uint64_t k = group_ix(b, g);
@@ -179,7 +180,9 @@ uint32_t wg_collective_node(struct wg_b *b, int32_t proc, const struct wg_comm *
 		n->label = wg_say(b, "%s #%llu on %s", x && x->op ? x->op : "collective",
 				  (unsigned long long)seq, comm_name(b, c));
 	n->id = wg_say(b, "c:%s:%s%lld%s", c->id ? c->id : "?", p2p ? "p" : "",
-		       seq == WG_COMM_INIT_SEQ ? -1LL : seq == WG_COMM_END_SEQ ? -2LL : (long long)seq,
+		       seq == WG_COMM_INIT_SEQ	? -1LL
+		       : seq == WG_COMM_END_SEQ ? -2LL
+						: (long long)seq,
 		       p2p ? wg_say(b, ":%lld", (long long)c->rank) : "");
 	return node;
 }
@@ -214,7 +217,8 @@ static uint32_t entering(struct wg_b *b, const struct wg_member *m, bool *sure)
 static int32_t driver_gone(struct wg_b *b, const struct wg_member *m)
 {
 	const struct wg_process *p = b->pi[m->proc].p;
-	int32_t tid = m->comm && m->comm->recent.n ? m->comm->recent.v[m->comm->recent.n - 1].tid : 0;
+	int32_t tid =
+		m->comm && m->comm->recent.n ? m->comm->recent.v[m->comm->recent.n - 1].tid : 0;
 	const struct wg_thread *t;
 
 	if (!tid || p->stub || !p->threads.n)
@@ -224,8 +228,8 @@ static int32_t driver_gone(struct wg_b *b, const struct wg_member *m)
 }
 
 /* It has ended; another thread may take its place, if one still moves. */
-static void left_by_thread(struct wg_b *b, uint32_t node, const struct wg_group *g, int64_t r, int32_t tid,
-			   uint32_t other, const char *evidence)
+static void left_by_thread(struct wg_b *b, uint32_t node, const struct wg_group *g, int64_t r,
+			   int32_t tid, uint32_t other, const char *evidence)
 {
 	const struct wg_member *m = &g->member[r];
 	uint32_t t = wg_node(b, IT_RANK, group_ix(b, g), (uint64_t)r, NULL);
@@ -233,8 +237,9 @@ static void left_by_thread(struct wg_b *b, uint32_t node, const struct wg_group 
 	struct wg_inode *n;
 
 	if (!b->n.v[t].has_end) {
-		wg_set_end(b, t, CL_COLL_MISSING, FATE_STUCK, WG_LIKELY,
-			   wg_say(b, "thread %d, which drove %s, has ended", tid, rank_name(b, g, r)));
+		wg_set_end(
+			b, t, CL_COLL_MISSING, FATE_STUCK, WG_LIKELY,
+			wg_say(b, "thread %d, which drove %s, has ended", tid, rank_name(b, g, r)));
 		n = &b->n.v[t];
 		n->label = rank_name(b, g, r);
 		n->id = wg_say(b, "r:%s:%lld", g->id, (long long)r);
@@ -246,7 +251,8 @@ static void left_by_thread(struct wg_b *b, uint32_t node, const struct wg_group 
 		n->end.comm = g->id;
 		n->end.who = wg_say(b, "thread %d of %s, which has ended", tid, rank_name(b, g, r));
 		if (other != WG_NONE) {
-			e = wg_edge(b, t, other, WG_EDGE_WOKEN_BY, false, "another thread could take its place");
+			e = wg_edge(b, t, other, WG_EDGE_WOKEN_BY, false,
+				    "another thread could take its place");
 			e->guess = true;
 			e->idle_cls = CL_COLL_MISSING;
 			e->since = b->n.v[node].wsince;
@@ -297,7 +303,8 @@ static void add_missing(struct wg_b *b, uint32_t node, const struct wg_group *g,
 		} else if (b->f->live && b->f->asked.n) {
 			/* Perhaps on another host: that it is not seen here says nothing. */
 			wg_set_end(b, t, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
-				   wg_say(b, "%s is not among the processes that could be looked at",
+				   wg_say(b,
+					  "%s is not among the processes that could be looked at",
 					  rank_name(b, g, r)));
 			b->n.v[t].end.missing = wg_say(b, "a snapshot of %s", rank_name(b, g, r));
 		} else {
@@ -318,8 +325,8 @@ static void add_missing(struct wg_b *b, uint32_t node, const struct wg_group *g,
 }
 
 /* Entered but not begun on its GPU: something stands before it on that rank's stream. */
-static bool behind(struct wg_b *b, uint32_t node, const struct wg_member *m, const struct wg_collective *x,
-		   bool *runs)
+static bool behind(struct wg_b *b, uint32_t node, const struct wg_member *m,
+		   const struct wg_collective *x, bool *runs)
 {
 	const struct wg_process *p = b->pi[m->proc].p;
 
@@ -330,14 +337,16 @@ static bool behind(struct wg_b *b, uint32_t node, const struct wg_member *m, con
 		int h;
 
 		if (s->handle != x->stream || !s->pending.n ||
-		    (wg_has_int(m->comm->device) && wg_has_int(s->device) && m->comm->device != s->device))
+		    (wg_has_int(m->comm->device) && wg_has_int(s->device) &&
+		     m->comm->device != s->device))
 			continue;
 		h = wg_stream_head(b, m->proc, s, &sure);
 		if (h < 0)
 			return false;
-		if (s->pending.v[h].op == WG_GPU_COLLECTIVE && s->pending.v[h].coll_seq == x->sequence &&
-		    s->pending.v[h].p2p == x->p2p && wg_has_int(s->pending.v[h].comm) &&
-		    s->pending.v[h].comm >= 0 && (uint64_t)s->pending.v[h].comm < p->comms.n &&
+		if (s->pending.v[h].op == WG_GPU_COLLECTIVE &&
+		    s->pending.v[h].coll_seq == x->sequence && s->pending.v[h].p2p == x->p2p &&
+		    wg_has_int(s->pending.v[h].comm) && s->pending.v[h].comm >= 0 &&
+		    (uint64_t)s->pending.v[h].comm < p->comms.n &&
 		    &p->comms.v[s->pending.v[h].comm] == m->comm) {
 			*runs = true;
 			return false;
@@ -346,10 +355,13 @@ static bool behind(struct wg_b *b, uint32_t node, const struct wg_member *m, con
 		for (size_t k = (size_t)h + 1; k < s->pending.n; k++) {
 			const struct wg_gpu_item *it = &s->pending.v[k];
 
-			if (it->op != WG_GPU_COLLECTIVE || it->coll_seq != x->sequence || it->p2p != x->p2p)
+			if (it->op != WG_GPU_COLLECTIVE || it->coll_seq != x->sequence ||
+			    it->p2p != x->p2p)
 				continue;
 			wg_edge(b, node, wg_stream_node(b, m->proc, i), WG_EDGE_ENQUEUED_ON, sure,
-				wg_say(b, "rank %lld has given it to that stream, where other work is first",
+				wg_say(b,
+				       "rank %lld has given it to that stream, where other work is "
+				       "first",
 				       (long long)m->comm->rank));
 			return true;
 		}
@@ -358,7 +370,8 @@ static bool behind(struct wg_b *b, uint32_t node, const struct wg_member *m, con
 	return false;
 }
 
-static void all_inside(struct wg_b *b, uint32_t node, struct wg_group *g, double age, const char *what)
+static void all_inside(struct wg_b *b, uint32_t node, struct wg_group *g, double age,
+		       const char *what)
 {
 	const struct wg_stream *s = NULL;
 	enum wg_certainty sure;
@@ -372,8 +385,10 @@ static void all_inside(struct wg_b *b, uint32_t node, struct wg_group *g, double
 	fate = wg_gpu_age(b, proc, s, age, &sure, &why);
 	if (fate == FATE_STUCK) {
 		wg_set_end(b, node, CL_KERNEL_STUCK, FATE_STUCK, sure,
-			   wg_say(b, "all %lld ranks are inside %s with equal arguments for %s and it does "
-				     "not end%s: look at the data path (peer access, fabric, network)",
+			   wg_say(b,
+				  "all %lld ranks are inside %s with equal arguments for %s and it "
+				  "does "
+				  "not end%s: look at the data path (peer access, fabric, network)",
 				  (long long)g->nmember, what, wg_secs(b, age), why));
 	} else if (fate == FATE_MOVING) {
 		wg_set_end(b, node, CL_BUSY_GPU, FATE_MOVING, WG_LIKELY,
@@ -397,18 +412,20 @@ static void build_p2p(struct wg_b *b, uint32_t node, struct wg_group *g, const s
 	bool runs;
 
 	if (!x || !wg_has_int(x->root) || x->root < 0 || x->root >= g->nmember) {
-		wg_set_end(b, node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS, "its other rank is not in the record");
+		wg_set_end(b, node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+			   "its other rank is not in the record");
 		b->n.v[node].end.missing = "the peer of a send or receive";
 		return;
 	}
 	want = x->op && x->op[0] == 'R' ? "Send" : "Recv";
 	m = &g->member[x->root];
-	/* Transfers of one pair are taken in order: the n-th unfinished one here is the n-th there. */
+	/* Transfers of one pair are taken in order: the n-th unfinished one here is the n-th there.
+	 */
 	for (size_t i = 0; i < c->recent.n; i++) {
 		const struct wg_collective *y = &c->recent.v[i];
 
-		if (y->p2p && same(y->op, x->op) && y->root == x->root && y->state != WG_COLL_DONE &&
-		    y->sequence <= seq && !y->failed && !y->captured)
+		if (y->p2p && same(y->op, x->op) && y->root == x->root &&
+		    y->state != WG_COLL_DONE && y->sequence <= seq && !y->failed && !y->captured)
 			mine++;
 	}
 	for (size_t i = 0; m->comm && i < m->comm->recent.n; i++) {
@@ -420,15 +437,16 @@ static void build_p2p(struct wg_b *b, uint32_t node, struct wg_group *g, const s
 	}
 	if (m->dead || !match) {
 		add_missing(b, node, g, x->root,
-			    wg_say(b, "rank %lld has not called %s %s rank %lld", (long long)x->root, want,
-				   want[0] == 'S' ? "to" : "from", (long long)c->rank));
+			    wg_say(b, "rank %lld has not called %s %s rank %lld",
+				   (long long)x->root, want, want[0] == 'S' ? "to" : "from",
+				   (long long)c->rank));
 		return;
 	}
 	if (wg_has_int(x->count) && wg_has_int(match->count) && x->count != match->count) {
 		wg_set_end(b, node, CL_COLL_MISMATCH, FATE_STUCK, WG_LIKELY,
 			   wg_say(b, "rank %lld does %s of %lld elements and rank %lld %s of %lld",
-				  (long long)c->rank, x->op, (long long)x->count, (long long)x->root, want,
-				  (long long)match->count));
+				  (long long)c->rank, x->op, (long long)x->count,
+				  (long long)x->root, want, (long long)match->count));
 		b->n.v[node].end.rank = x->root;
 		b->n.v[node].end.comm = g->id;
 		return;
@@ -442,7 +460,8 @@ static void build(struct wg_b *b, uint32_t node)
 	const struct wg_comm *c = b->n.v[node].obj;
 	struct wg_group *g = wg_group_of(b, c->id);
 	uint64_t seq = b->n.v[node].b;
-	bool p2p = b->n.v[node].a >> 63, init = seq == WG_COMM_INIT_SEQ, end = seq == WG_COMM_END_SEQ;
+	bool p2p = b->n.v[node].a >> 63, init = seq == WG_COMM_INIT_SEQ,
+	     end = seq == WG_COMM_END_SEQ;
 	double youngest = INFINITY;
 	int64_t inside = 0, outside = 0, waiting = 0, done = 0;
 	const char *what = b->n.v[node].label;
@@ -456,7 +475,8 @@ static void build(struct wg_b *b, uint32_t node)
 		int32_t mp = g->member[g->mismatch_rank].proc;
 
 		wg_set_end(b, node, CL_COLL_MISMATCH, FATE_STUCK,
-			   (uint64_t)g->mismatch_seq == seq ? WG_CERTAIN : WG_LIKELY, g->mismatch_text);
+			   (uint64_t)g->mismatch_seq == seq ? WG_CERTAIN : WG_LIKELY,
+			   g->mismatch_text);
 		x = &b->n.v[node].end;
 		x->rank = g->mismatch_rank;
 		x->comm = g->id;
@@ -487,9 +507,11 @@ static void build(struct wg_b *b, uint32_t node)
 			continue;
 		}
 		if (m->dead) {
-			add_missing(b, node, g, r,
-				    entered ? wg_say(b, "rank %lld was in it and is gone", (long long)r)
-					    : wg_say(b, "rank %lld never entered it and is gone", (long long)r));
+			add_missing(
+				b, node, g, r,
+				entered ? wg_say(b, "rank %lld was in it and is gone", (long long)r)
+					: wg_say(b, "rank %lld never entered it and is gone",
+						 (long long)r));
 			outside++;
 			continue;
 		}
@@ -512,27 +534,39 @@ static void build(struct wg_b *b, uint32_t node)
 		outside++;
 		if (init)
 			add_missing(b, node, g, r,
-				    m->comm ? wg_say(b, "its initialisation failed on rank %lld", (long long)r)
-					    : wg_say(b, "rank %lld has not begun to initialise it", (long long)r));
+				    m->comm ? wg_say(b, "its initialisation failed on rank %lld",
+						     (long long)r)
+					    : wg_say(b, "rank %lld has not begun to initialise it",
+						     (long long)r));
 		else if (end)
-			add_missing(b, node, g, r, wg_say(b, "rank %lld still uses it", (long long)r));
-		else if (m->comm && m->comm->state &&
-			 (!strcmp(m->comm->state, "destroyed") || !strcmp(m->comm->state, "finalizing") ||
-			  !strcmp(m->comm->state, "destroying") || !strcmp(m->comm->state, "aborting")))
 			add_missing(b, node, g, r,
-				    wg_say(b, "rank %lld has left: its communicator is %s after %llu collectives",
+				    wg_say(b, "rank %lld still uses it", (long long)r));
+		else if (m->comm && m->comm->state &&
+			 (!strcmp(m->comm->state, "destroyed") ||
+			  !strcmp(m->comm->state, "finalizing") ||
+			  !strcmp(m->comm->state, "destroying") ||
+			  !strcmp(m->comm->state, "aborting")))
+			add_missing(b, node, g, r,
+				    wg_say(b,
+					   "rank %lld has left: its communicator is %s after %llu "
+					   "collectives",
 					   (long long)r, m->comm->state,
 					   (unsigned long long)m->comm->next_sequence));
 		else if (m->comm)
-			add_missing(b, node, g, r,
-				    m->comm->next_sequence
-					    ? wg_say(b, "rank %lld has entered %llu collectives, the last was #%llu",
-						     (long long)r, (unsigned long long)m->comm->next_sequence,
-						     (unsigned long long)m->comm->next_sequence - 1)
-					    : wg_say(b, "rank %lld has entered none", (long long)r));
+			add_missing(
+				b, node, g, r,
+				m->comm->next_sequence
+					? wg_say(b,
+						 "rank %lld has entered %llu collectives, the last "
+						 "was #%llu",
+						 (long long)r,
+						 (unsigned long long)m->comm->next_sequence,
+						 (unsigned long long)m->comm->next_sequence - 1)
+					: wg_say(b, "rank %lld has entered none", (long long)r));
 		else
 			add_missing(b, node, g, r,
-				    wg_say(b, "nothing is known of rank %lld in this communicator", (long long)r));
+				    wg_say(b, "nothing is known of rank %lld in this communicator",
+					   (long long)r));
 	}
 	if (outside || waiting || b->n.v[node].has_end)
 		return;

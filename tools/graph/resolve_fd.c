@@ -41,7 +41,10 @@ static uint32_t end_node(struct wg_ctx *c, enum wg_itype type, const struct wg_f
 			n->label = wg_say(b, "socket %s", x->sock_local);
 		else
 			n->label = x->path ? x->path : wg_say(b, "descriptor %d", x->fd);
-		n->id = wg_say(b, "%c:%d:%s%llu", type == IT_SOCKET ? 's' : type == IT_PIPE ? 'p' : 'f',
+		n->id = wg_say(b, "%c:%d:%s%llu",
+			       type == IT_SOCKET ? 's'
+			       : type == IT_PIPE ? 'p'
+						 : 'f',
 			       c->p->pid, writes ? "w" : "r", (unsigned long long)x->ino);
 	}
 	if (!wg_has_sec(n->wsince) || c->t->wait.since_s > n->wsince)
@@ -51,7 +54,8 @@ static uint32_t end_node(struct wg_ctx *c, enum wg_itype type, const struct wg_f
 
 static void to_end(struct wg_ctx *c, uint32_t to)
 {
-	struct wg_iedge *e = wg_edge(c->b, c->node, to, WG_EDGE_WAITS_FOR, true, "descriptor of the call");
+	struct wg_iedge *e =
+		wg_edge(c->b, c->node, to, WG_EDGE_WAITS_FOR, true, "descriptor of the call");
 
 	e->since = c->t->wait.since_s;
 	if (!c->b->n.v[c->node].wobject)
@@ -68,7 +72,8 @@ static bool own_threads(struct wg_ctx *c, uint32_t end, enum wg_edge_kind kind)
 	e = wg_edge(c->b, end, wg_wakers_but(c->b, c->proc, c->t), kind, false,
 		    "the other end is held by this process itself");
 	e->hidden = true;
-	/* To be read, a full pipe needs one of them; an empty one is a wait for a signal like any other. */
+	/* To be read, a full pipe needs one of them; an empty one is a wait for a signal like any
+	 * other. */
 	e->guess = kind != WG_EDGE_READ_BY;
 	return true;
 }
@@ -82,8 +87,8 @@ static void add_process(struct wg_ctx *c, uint32_t end, int32_t proc, enum wg_ed
 			enum wg_class idle, const char *how)
 {
 	struct wg_b *b = c->b;
-	struct wg_iedge *e = wg_edge(b, end, wg_process_actor(b, proc), kind,
-				     b->f->fd_scan_complete, how);
+	struct wg_iedge *e =
+		wg_edge(b, end, wg_process_actor(b, proc), kind, b->f->fd_scan_complete, how);
 
 	e->idle_cls = idle;
 	e->since = c->t->wait.since_s;
@@ -134,7 +139,8 @@ static struct ends add_holders(struct wg_ctx *c, uint32_t end, uint32_t first, b
 	return r;
 }
 
-/* A fork of the reader's program that never ran exec and whose own parent is not of that program. */
+/* A fork of the reader's program that never ran exec and whose own parent is not of that program.
+ */
 static bool orphan_of(const struct wg_b *b, int32_t i, const struct wg_process *reader)
 {
 	const struct wg_process *p = b->pi[i].p;
@@ -183,9 +189,11 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 
 		if (d < 0 || !b->pi[d].dead)
 			continue;
-		/* Held by the reader too, or by several: made for a pool, in which each could write. */
+		/* Held by the reader too, or by several: made for a pool, in which each could
+		 * write. */
 		pool = r->own > 0 || r->others >= 2;
-		for (uint32_t h = first; h && h != WG_NONE && !alike && pool; h = b->holders.v[h - 1].next) {
+		for (uint32_t h = first; h && h != WG_NONE && !alike && pool;
+		     h = b->holders.v[h - 1].next) {
 			const struct wg_process *o = b->pi[b->holders.v[h - 1].proc].p;
 
 			if (o == c->p || o->ppid != c->p->pid)
@@ -195,7 +203,8 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 		if (!alike)
 			continue;
 		e = wg_edge(b, end, b->pi[d].node, WG_EDGE_WRITTEN_BY, r->others == 0,
-			    "a child of the reader that has ended; its end of the pipe lives on elsewhere");
+			    "a child of the reader that has ended; its end of the pipe lives on "
+			    "elsewhere");
 		e->since = c->t->wait.since_s;
 		added = true;
 	}
@@ -212,10 +221,12 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 			continue;
 		for (size_t k = 0; k < c->p->children.n; k++)
 			child |= c->p->children.v[k] == d->pid;
-		if (child || (r->others && r->others != r->strangers && !(r->own || r->others >= 2)))
+		if (child ||
+		    (r->others && r->others != r->strangers && !(r->own || r->others >= 2)))
 			continue;
-		e = wg_edge(b, end, b->pi[i].node, WG_EDGE_WRITTEN_BY, false,
-			    "a child of the reader that ended while its descriptor lives on elsewhere");
+		e = wg_edge(
+			b, end, b->pi[i].node, WG_EDGE_WRITTEN_BY, false,
+			"a child of the reader that ended while its descriptor lives on elsewhere");
 		e->since = c->t->wait.since_s;
 		return;
 	}
@@ -230,21 +241,28 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 			continue;
 		dead = dead_relative(b, c, i);
 		if (dead >= 0) {
-			struct wg_iedge *e = wg_edge(b, end, b->pi[dead].node, WG_EDGE_WRITTEN_BY, false,
-						     wg_say(b, "it has ended; an orphaned fork of the same program, "
-							       "pid %d, still holds its end", b->pi[i].p->pid));
+			struct wg_iedge *e = wg_edge(
+				b, end, b->pi[dead].node, WG_EDGE_WRITTEN_BY, false,
+				wg_say(b,
+				       "it has ended; an orphaned fork of the same program, "
+				       "pid %d, still holds its end",
+				       b->pi[i].p->pid));
 
 			e->since = c->t->wait.since_s;
 			return;
 		}
 		wg_set_end(b, end, CL_PEER_DEAD, FATE_STUCK, WG_LIKELY,
-			   wg_say(b, "the process that wrote it seems to have ended: only pid %d still holds "
-				     "its end, an orphaned fork of the same program", b->pi[i].p->pid));
+			   wg_say(b,
+				  "the process that wrote it seems to have ended: only pid %d "
+				  "still holds "
+				  "its end, an orphaned fork of the same program",
+				  b->pi[i].p->pid));
 		x = &b->n.v[end].end;
 		x->gone = true;
 		x->pid = b->pi[i].p->pid;
-		x->who = wg_say(b, "pid %d, which inherited the descriptor of a process that has ended",
-				b->pi[i].p->pid);
+		x->who = wg_say(
+			b, "pid %d, which inherited the descriptor of a process that has ended",
+			b->pi[i].p->pid);
 		return;
 	}
 }
@@ -276,7 +294,8 @@ static bool self_pipe(struct wg_ctx *c, uint32_t end)
 		return true;
 	if (wg_py_has(c->t, "asyncio/base_events.py", NULL)) {
 		wg_set_end(b, end, CL_NO_WAKER, FATE_STUCK, WG_GUESS,
-			   "the event loop has no timer, no connection and no other thread: nothing is left that "
+			   "the event loop has no timer, no connection and no other thread: "
+			   "nothing is left that "
 			   "could wake it but a signal");
 		b->n.v[end].end.pid = c->p->pid;
 		b->n.v[end].end.tid = c->t->tid;
@@ -306,7 +325,8 @@ static void pipe_targets(struct wg_ctx *c, const struct wg_file *x, bool writes,
 		return;
 	if (r.threads && !writes && c->t->wait.op == WG_OP_READ)
 		b->n.v[c->node].ownerless = true;
-	if (r.threads) { /* a pipe inside the process: whoever could write it is one of its threads */
+	if (r.threads) { /* a pipe inside the process: whoever could write it is one of its threads
+			  */
 		wg_set_end(b, end, writes ? CL_PIPE_FULL : CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
 			   writes ? "only threads of this process could read it, and none does"
 				  : "only threads of this process could write it, and none can");
@@ -348,8 +368,9 @@ static bool accepted(const struct wg_ctx *c, const struct wg_file *x)
 		port = strrchr(l->sock_local, ':'); /* listening on any address */
 		mine = strrchr(x->sock_local, ':');
 		if (port && mine && !strcmp(port, mine) &&
-		    (!strncmp(l->sock_local, "0.0.0.0:", 8) || !strncmp(l->sock_local, "[::]:", 5) ||
-		     !strncmp(l->sock_local, ":::", 3) || !strncmp(l->sock_local, "*:", 2)))
+		    (!strncmp(l->sock_local, "0.0.0.0:", 8) ||
+		     !strncmp(l->sock_local, "[::]:", 5) || !strncmp(l->sock_local, ":::", 3) ||
+		     !strncmp(l->sock_local, "*:", 2)))
 			return true;
 	}
 	return false;
@@ -382,7 +403,8 @@ static int32_t listener(const struct wg_ctx *c, const char *remote)
 	return -1;
 }
 
-static void socket_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, enum wg_class idle)
+static void socket_targets(struct wg_ctx *c, const struct wg_file *x, bool writes,
+			   enum wg_class idle)
 {
 	struct wg_b *b = c->b;
 	struct ends r = {0};
@@ -396,25 +418,27 @@ static void socket_targets(struct wg_ctx *c, const struct wg_file *x, bool write
 		return;
 	if (x->sock_state == WG_SOCK_LISTEN) {
 		wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_CERTAIN,
-			   wg_say(b, "it listens%s%s and nobody connects", x->sock_local ? " at " : "",
-				  x->sock_local ? x->sock_local : ""));
+			   wg_say(b, "it listens%s%s and nobody connects",
+				  x->sock_local ? " at " : "", x->sock_local ? x->sock_local : ""));
 		return;
 	}
 	if (server) /* who accepted a connection waits for a request by design */
 		idle = CL_NONE;
 	if (x->sock_peer_ino) {
 		first = wg_map_get(&b->socks, b->pi[c->proc].host, x->sock_peer_ino, 0);
-		r = add_holders(c, end, first, writes, writes ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY,
-				idle);
+		r = add_holders(c, end, first, writes,
+				writes ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY, idle);
 		if (!r.others && r.threads) {
-			wg_set_end(b, end, writes ? CL_PIPE_FULL : CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
-				   "both ends belong to this process, and no other thread of it acts");
+			wg_set_end(
+				b, end, writes ? CL_PIPE_FULL : CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
+				"both ends belong to this process, and no other thread of it acts");
 			return;
 		}
 		if (!r.others && r.own && !writes && self_pipe(c, end))
 			return;
 		if (!r.others && r.own) {
-			wg_set_end(b, end, writes ? CL_PIPE_FULL : CL_PEER_DEAD, FATE_STUCK, WG_LIKELY,
+			wg_set_end(b, end, writes ? CL_PIPE_FULL : CL_PEER_DEAD, FATE_STUCK,
+				   WG_LIKELY,
 				   "both ends belong to this process, which has no other thread");
 			b->n.v[end].end.gone = !writes;
 			b->n.v[end].end.pid = c->p->pid;
@@ -422,8 +446,8 @@ static void socket_targets(struct wg_ctx *c, const struct wg_file *x, bool write
 			return;
 		}
 		/*
-		 * For the next request a server waits by design: that its client waits for an answer
-		 * meanwhile makes no deadlock of two who wait for each other.
+		 * For the next request a server waits by design: that its client waits for an
+		 * answer meanwhile makes no deadlock of two who wait for each other.
 		 */
 		for (uint32_t k = server ? b->n.v[end].first : 0; k; k = b->e.v[k - 1].next)
 			b->e.v[k - 1].guess = true;
@@ -434,7 +458,8 @@ static void socket_targets(struct wg_ctx *c, const struct wg_file *x, bool write
 		}
 	}
 	if (x->sock_state == WG_SOCK_UNCONNECTED && !writes) {
-		wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_LIKELY, "it waits for a message from anyone");
+		wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_LIKELY,
+			   "it waits for a message from anyone");
 		return;
 	}
 	l = listener(c, x->sock_remote);
@@ -445,14 +470,16 @@ static void socket_targets(struct wg_ctx *c, const struct wg_file *x, bool write
 		return;
 	}
 	if (server) {
-		wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_LIKELY, "it serves a connection without a request");
+		wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_LIKELY,
+			   "it serves a connection without a request");
 		return;
 	}
 	if (x->sock_remote && x->sock_remote[0]) {
 		wg_set_end(b, end, writes ? CL_PIPE_FULL : CL_PEER_SILENT, FATE_STUCK, WG_GUESS,
 			   wg_say(b, "the peer %s %s; it could not be asked", x->sock_remote,
 				  x->sock_state == WG_SOCK_CONNECTING ? "does not answer"
-				  : writes ? "does not read" : "does not send"));
+				  : writes			      ? "does not read"
+								      : "does not send"));
 		b->n.v[end].end.who = wg_say(b, "peer at %s", x->sock_remote);
 		return;
 	}
@@ -482,7 +509,8 @@ static void tty_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, 
 			    !(o->files.v[k].kind == WG_FILE_TTY || om))
 				continue;
 			/* Nobody owes a terminal a key press; but a full one is not being read. */
-			add_process(c, end, (int32_t)i, writes ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY,
+			add_process(c, end, (int32_t)i,
+				    writes ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY,
 				    writes ? CL_PIPE_FULL : CL_NONE,
 				    wg_say(b, "pid %d holds the other side of terminal %d", o->pid,
 					   x->pty_index));
@@ -496,7 +524,8 @@ static void tty_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, 
 		wg_set_end(b, end, CL_PIPE_FULL, FATE_STUCK, WG_GUESS,
 			   "the terminal takes no more output");
 	else
-		wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_LIKELY, "it waits for input from a terminal");
+		wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_LIKELY,
+			   "it waits for input from a terminal");
 }
 
 static void eventfd_targets(struct wg_ctx *c, const struct wg_file *x, bool alone)
@@ -516,7 +545,8 @@ static void eventfd_targets(struct wg_ctx *c, const struct wg_file *x, bool alon
 	if (!r.threads)
 		r.threads = own_threads(c, end, WG_EDGE_WOKEN_BY);
 	if (!r.others)
-		wg_set_end(b, end, CL_NO_WAKER, FATE_STUCK, r.threads || !alone ? WG_LIKELY : WG_CERTAIN,
+		wg_set_end(b, end, CL_NO_WAKER, FATE_STUCK,
+			   r.threads || !alone ? WG_LIKELY : WG_CERTAIN,
 			   r.threads ? "only threads of this process could signal it, and none can"
 				     : "only this thread could signal it");
 }
@@ -534,7 +564,8 @@ static void idle_end(struct wg_ctx *c, const struct wg_file *x, const char *text
 }
 
 /* Targets behind one descriptor. False: nothing is known of it. idle: CL_NONE in event loops. */
-static bool fd_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, bool loop, bool alone)
+static bool fd_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, bool loop,
+		       bool alone)
 {
 	enum wg_class idle = loop ? CL_NONE : writes ? CL_PIPE_FULL : CL_PEER_SILENT;
 
@@ -573,7 +604,8 @@ static bool fd_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, b
 		if (i < 0)
 			return false;
 		wg_edge(c->b, c->node, wg_process_actor(c->b, i), WG_EDGE_CHILD_OF, true,
-			"process descriptor")->says = "for the end of";
+			"process descriptor")
+			->says = "for the end of";
 		return true;
 	}
 	case WG_FILE_CHAR:
@@ -648,11 +680,13 @@ void wg_resolve_fd_io(struct wg_ctx *c, const struct wg_file *x, bool writes, do
 	}
 	moved(c);
 	if (!fd_targets(c, x, writes, false, true) && !b->n.v[c->node].has_end) {
-		wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
-			   x ? wg_say(b, "it %s %s, and who should answer is not visible",
-				      writes ? "writes to" : "reads from", x->path ? x->path : "a file")
-			     : wg_say(b, "it waits in %s, and the descriptor could not be read",
-				      c->t->wait.syscall_name ? c->t->wait.syscall_name : "a call"));
+		wg_set_end(
+			b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+			x ? wg_say(b, "it %s %s, and who should answer is not visible",
+				   writes ? "writes to" : "reads from",
+				   x->path ? x->path : "a file")
+			  : wg_say(b, "it waits in %s, and the descriptor could not be read",
+				   c->t->wait.syscall_name ? c->t->wait.syscall_name : "a call"));
 		b->n.v[c->node].end.missing = "the file behind the descriptor of this call";
 	}
 	if (x && !b->n.v[c->node].wobject)
@@ -685,13 +719,15 @@ void wg_resolve_poll(struct wg_ctx *c)
 	for (size_t i = 0; i < n && w->op == WG_OP_EPOLL; i++) {
 		const struct wg_file *x = wg_fd(b, c->proc, fds[i].fd);
 
-		loop |= n > 8 || (x && (x->sock_state == WG_SOCK_LISTEN || x->kind == WG_FILE_TIMERFD ||
-					x->kind == WG_FILE_SIGNALFD || x->kind == WG_FILE_INOTIFY));
+		loop |= n > 8 ||
+			(x && (x->sock_state == WG_SOCK_LISTEN || x->kind == WG_FILE_TIMERFD ||
+			       x->kind == WG_FILE_SIGNALFD || x->kind == WG_FILE_INOTIFY));
 	}
 	if (wg_has_sec(T) && T <= WG_SHORT_TIMEOUT && wg_resolve_spin(c))
 		return;
 	if (wg_still(b, c->p, c->t) == STILL_NO && !wg_has_sec(T))
-		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN, "it handles events");
+		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN,
+			   "it handles events");
 	for (size_t i = 0; i < n; i++) {
 		const struct wg_file *x = wg_fd(b, c->proc, fds[i].fd);
 		int16_t ev = fds[i].events;
@@ -702,8 +738,9 @@ void wg_resolve_poll(struct wg_ctx *c)
 		if (ev & (POLLIN | POLLPRI | POLLRDHUP) || !(ev & POLLOUT))
 			ok |= fd_targets(c, x, false, loop, n == 1);
 		/* A socket is writable nearly always: only a full one is waited for. */
-		if (ev & POLLOUT && x && (x->kind == WG_FILE_PIPE || x->kind == WG_FILE_FIFO ||
-					  (wg_has_int(x->sock_txq) && x->sock_txq > 0)))
+		if (ev & POLLOUT && x &&
+		    (x->kind == WG_FILE_PIPE || x->kind == WG_FILE_FIFO ||
+		     (wg_has_int(x->sock_txq) && x->sock_txq > 0)))
 			ok |= fd_targets(c, x, true, loop, n == 1);
 		known += ok;
 		watched++;
@@ -727,7 +764,8 @@ void wg_resolve_poll(struct wg_ctx *c)
 		}
 	}
 	/* An event loop sleeps until its next timer, however far that is. */
-	if (w->op == WG_OP_EPOLL && wg_has_sec(T) && T > WG_SHORT_TIMEOUT && !b->n.v[c->node].has_end) {
+	if (w->op == WG_OP_EPOLL && wg_has_sec(T) && T > WG_SHORT_TIMEOUT &&
+	    !b->n.v[c->node].has_end) {
 		wg_set_end(b, c->node, CL_IDLE, FATE_IDLE, WG_CERTAIN,
 			   wg_say(b, "its next timer is at most %s away", wg_secs(b, T)));
 		b->n.v[c->node].end.timer_s = T;
@@ -746,8 +784,9 @@ void wg_resolve_ipc(struct wg_ctx *c)
 	double T = wg_timeout(c->t);
 	uint32_t end;
 
-	b->n.v[c->node].wdoes = sends ? "sends a message" : strstr(call, "sem") ? "waits for a semaphore"
-										: "waits for a message";
+	b->n.v[c->node].wdoes = sends		      ? "sends a message"
+				: strstr(call, "sem") ? "waits for a semaphore"
+						      : "waits for a message";
 	if (wg_still(b, c->p, c->t) == STILL_NO && !wg_has_sec(T)) {
 		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN, "it goes on");
 		return;
@@ -759,24 +798,28 @@ void wg_resolve_ipc(struct wg_ctx *c)
 		to_end(c, end);
 		if (fresh) {
 			r = add_holders(c, end,
-					wg_map_get(&b->files, b->pi[c->proc].host, x->dev, x->ino), sends,
-					sends ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY,
+					wg_map_get(&b->files, b->pi[c->proc].host, x->dev, x->ino),
+					sends, sends ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY,
 					sends ? CL_PIPE_FULL : CL_PEER_SILENT);
 			if (!r.others)
-				wg_set_end(b, end, sends ? CL_PIPE_FULL : CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
+				wg_set_end(b, end, sends ? CL_PIPE_FULL : CL_NO_WAKER, FATE_STUCK,
+					   WG_LIKELY,
 					   sends ? "no other process has the queue open to read it"
-						 : "no other process has the queue open to write to it");
+						 : "no other process has the queue open to write "
+						   "to it");
 		}
 		timed_end(c, T);
 		return;
 	}
 	end = wg_node(b, IT_LOCK, 1ull << 62 | (uint64_t)c->proc,
 		      (wg_has_int(w->key) ? (uint64_t)w->key : 0) |
-			      (wg_has_int(w->ipc_num) ? (uint64_t)(w->ipc_num + 1) << 32 : 0), &fresh);
+			      (wg_has_int(w->ipc_num) ? (uint64_t)(w->ipc_num + 1) << 32 : 0),
+		      &fresh);
 	if (fresh) {
 		b->n.v[end].proc = c->proc;
-		b->n.v[end].label = wg_has_int(w->key) ? wg_say(b, "System V object %lld", (long long)w->key)
-						       : "a System V object";
+		b->n.v[end].label = wg_has_int(w->key)
+					    ? wg_say(b, "System V object %lld", (long long)w->key)
+					    : "a System V object";
 		b->n.v[end].mode = MODE_ANY;
 		b->n.v[end].wsince = w->since_s;
 	}
@@ -810,9 +853,11 @@ bool wg_kin_targets(struct wg_ctx *c, uint32_t from)
 	for (uint32_t i = 0; i < b->np; i++) {
 		const struct wg_process *o = b->pi[i].p;
 		struct wg_iedge *e;
-		bool kin = o->ppid == p->pid || p->ppid == o->pid || (o->ppid == p->ppid && o->ppid > 1);
+		bool kin = o->ppid == p->pid || p->ppid == o->pid ||
+			   (o->ppid == p->ppid && o->ppid > 1);
 
-		if ((int32_t)i == c->proc || b->pi[i].host != b->pi[c->proc].host || !kin || o->stub)
+		if ((int32_t)i == c->proc || b->pi[i].host != b->pi[c->proc].host || !kin ||
+		    o->stub)
 			continue;
 		if (o->exe && p->exe ? strcmp(o->exe, p->exe)
 				     : !o->comm || !p->comm || strcmp(o->comm, p->comm))

@@ -39,8 +39,10 @@ static bool lock_holders(struct wg_ctx *c, uint32_t node, const struct wg_file *
 		if (l->pid > 0)
 			wg_set_end(b, node, CL_FILE_LOCK, FATE_STUCK, WG_LIKELY,
 				   l->holder_alive_known && !l->holder_alive
-					   ? wg_say(b, "pid %d, which took the lock, has ended, and a "
-						       "descriptor of it lives on somewhere", l->pid)
+					   ? wg_say(b,
+						    "pid %d, which took the lock, has ended, and a "
+						    "descriptor of it lives on somewhere",
+						    l->pid)
 					   : wg_say(b, "pid %d holds the lock", l->pid));
 		else
 			wg_set_end(b, node, CL_FILE_LOCK, FATE_STUCK, WG_LIKELY,
@@ -94,8 +96,9 @@ void wg_resolve_file_lock(struct wg_ctx *c)
 	if (lock_holders(c, node, x, flock))
 		return;
 	if (x->remote_fs || (x->fs_type && !strncmp(x->fs_type, "nfs", 3))) {
-		wg_set_end(b, node, CL_FILE_LOCK, FATE_STUCK, WG_LIKELY,
-			   "no process of this host holds it: another host of this file system does");
+		wg_set_end(
+			b, node, CL_FILE_LOCK, FATE_STUCK, WG_LIKELY,
+			"no process of this host holds it: another host of this file system does");
 		return;
 	}
 	wg_set_end(b, node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS, "its holder was not found");
@@ -106,15 +109,74 @@ void wg_resolve_file_lock(struct wg_ctx *c)
 /* ---- storage ------------------------------------------------------------------- */
 
 static const char *const storage_calls[] = {
-	"io_schedule", "request_wait_answer", "fuse_", "__fuse", "nfs", "rpc_", "__rpc", "folio_wait",
-	"__folio", "wait_on_page", "wait_on_buffer", "__wait_on_buffer", "out_of_line_wait", "jbd2",
-	"ext4", "xfs", "btrfs", "f2fs", "balance_dirty_pages", "io_schedule_timeout", "wb_", "writeback",
-	"sync_inodes", "blk_", "submit_bio", "bio_", "bdev_", "blkdev", "dm_", "md_", "cifs", "smb2",
-	"ceph", "cl_", "ll_", "ptlrpc", "ldlm", "p9_", "v9fs", "overlay", "ovl_", "wait_current_trans",
-	"rwsem_down", "down_read", "down_write", "do_truncate", "vfs_fsync", "filemap", "__filemap",
-	"d_alloc_parallel", "lookup_slow", "inode_wait", "gfs2", "ocfs2", "beegfs", "gpfs", "mmfs",
-	"nvme", "scsi", "loop_", "wait_for_completion_io", "percpu_rwsem", "__sb_start_write",
-	"get_request", "rq_qos", "wbt_", "iocg", "throtl",
+	"io_schedule",
+	"request_wait_answer",
+	"fuse_",
+	"__fuse",
+	"nfs",
+	"rpc_",
+	"__rpc",
+	"folio_wait",
+	"__folio",
+	"wait_on_page",
+	"wait_on_buffer",
+	"__wait_on_buffer",
+	"out_of_line_wait",
+	"jbd2",
+	"ext4",
+	"xfs",
+	"btrfs",
+	"f2fs",
+	"balance_dirty_pages",
+	"io_schedule_timeout",
+	"wb_",
+	"writeback",
+	"sync_inodes",
+	"blk_",
+	"submit_bio",
+	"bio_",
+	"bdev_",
+	"blkdev",
+	"dm_",
+	"md_",
+	"cifs",
+	"smb2",
+	"ceph",
+	"cl_",
+	"ll_",
+	"ptlrpc",
+	"ldlm",
+	"p9_",
+	"v9fs",
+	"overlay",
+	"ovl_",
+	"wait_current_trans",
+	"rwsem_down",
+	"down_read",
+	"down_write",
+	"do_truncate",
+	"vfs_fsync",
+	"filemap",
+	"__filemap",
+	"d_alloc_parallel",
+	"lookup_slow",
+	"inode_wait",
+	"gfs2",
+	"ocfs2",
+	"beegfs",
+	"gpfs",
+	"mmfs",
+	"nvme",
+	"scsi",
+	"loop_",
+	"wait_for_completion_io",
+	"percpu_rwsem",
+	"__sb_start_write",
+	"get_request",
+	"rq_qos",
+	"wbt_",
+	"iocg",
+	"throtl",
 };
 
 static bool in_storage(const struct wg_thread *t)
@@ -128,11 +190,28 @@ static bool in_storage(const struct wg_thread *t)
 /* Does the call change the file, or ask it? */
 static bool changes(const struct wg_thread *t)
 {
-	static const char *const asks[] = {"stat", "lstat", "fstat", "newfstatat", "statx", "access",
-					   "faccessat", "faccessat2", "readlink", "readlinkat",
-					   "getdents", "getdents64", "statfs", "fstatfs", "getxattr",
-					   "lgetxattr", "fgetxattr", "listxattr", "chdir", "execve",
-					   "name_to_handle_at", "inotify_add_watch"};
+	static const char *const asks[] = {"stat",
+					   "lstat",
+					   "fstat",
+					   "newfstatat",
+					   "statx",
+					   "access",
+					   "faccessat",
+					   "faccessat2",
+					   "readlink",
+					   "readlinkat",
+					   "getdents",
+					   "getdents64",
+					   "statfs",
+					   "fstatfs",
+					   "getxattr",
+					   "lgetxattr",
+					   "fgetxattr",
+					   "listxattr",
+					   "chdir",
+					   "execve",
+					   "name_to_handle_at",
+					   "inotify_add_watch"};
 	const struct wg_wait *w = &t->wait;
 
 	switch (w->op) {
@@ -185,8 +264,9 @@ bool wg_resolve_storage(struct wg_ctx *c)
 	struct wg_b *b = c->b;
 	const struct wg_file *x = wg_fd(b, c->proc, w->fd);
 	const char *path = w->path ? w->path : x ? x->path : NULL;
-	bool regular = x ? x->kind == WG_FILE_REG || x->kind == WG_FILE_DIR || x->kind == WG_FILE_BLOCK
-			 : w->op == WG_OP_FSMETA || w->op == WG_OP_SYNC || w->op == WG_OP_FAULT;
+	bool regular =
+		x ? x->kind == WG_FILE_REG || x->kind == WG_FILE_DIR || x->kind == WG_FILE_BLOCK
+		  : w->op == WG_OP_FSMETA || w->op == WG_OP_SYNC || w->op == WG_OP_FAULT;
 	bool deep = in_storage(t), write = changes(t), fresh;
 	enum wg_class cls = write ? CL_WRITE_BLOCKED : CL_READ_BLOCKED;
 	const char *how, *fs, *mount;
@@ -201,8 +281,8 @@ bool wg_resolve_storage(struct wg_ctx *c)
 		return false;
 	if (!(deep && (t->state == 'D' || regular || w->op == WG_OP_OPEN)) &&
 	    !(regular && (t->state == 'D' || t->state == 'S')) &&
-	    !(t->state == 'D' && (w->op == WG_OP_OPEN || w->op == WG_OP_UNKNOWN ||
-				  w->op == WG_OP_FAULT)))
+	    !(t->state == 'D' &&
+	      (w->op == WG_OP_OPEN || w->op == WG_OP_UNKNOWN || w->op == WG_OP_FAULT)))
 		return false;
 	if (t->state == 'D' && w->op == WG_OP_UNKNOWN && !deep)
 		return false;
@@ -233,10 +313,11 @@ bool wg_resolve_storage(struct wg_ctx *c)
 		how = "the kernel throttles its writes: too many dirty pages wait for this device";
 	else if (fs)
 		how = wg_say(b, "the %s file system%s%s does not finish the %s", fs,
-			     x && x->fs_source ? " from " : "", x && x->fs_source ? x->fs_source : "",
-			     write ? "write" : "read");
+			     x && x->fs_source ? " from " : "",
+			     x && x->fs_source ? x->fs_source : "", write ? "write" : "read");
 	else
-		how = write ? "storage does not finish the write" : "storage does not finish the read";
+		how = write ? "storage does not finish the write"
+			    : "storage does not finish the read";
 	if (wg_has_sec(w->since_s) && w->since_s < WG_PATIENCE) {
 		wg_set_end(b, node, cls, FATE_PENDING, WG_LIKELY, how);
 		return true;
@@ -244,7 +325,8 @@ bool wg_resolve_storage(struct wg_ctx *c)
 	wg_set_end(b, node, cls, FATE_STUCK, deep || t->state == 'D' ? WG_CERTAIN : WG_LIKELY, how);
 	if (w->fs_daemon_gone && !daemon) {
 		wg_set_end(b, node, CL_PEER_DEAD, FATE_STUCK, WG_LIKELY,
-			   "the process that served its file system has ended; those that still hold the "
+			   "the process that served its file system has ended; those that still "
+			   "hold the "
 			   "connection never read a request");
 		b->n.v[node].end.gone = true;
 		b->n.v[node].end.who = "daemon of the file system, which has ended";
@@ -278,10 +360,10 @@ bool wg_resolve_storage(struct wg_ctx *c)
 	}
 	b->n.v[node].end.pid = daemon;
 	mount = w->fs_mount ? w->fs_mount : x ? x->fs_mount : NULL;
-	b->n.v[node].end.who = wg_say(b, "daemon that serves the file system%s%s", mount ? " at " : "",
-				      mount ? mount : "");
-	b->n.v[node].end.text =
-		wg_say(b, "the daemon of its file system, pid %d, lives and does not answer", daemon);
+	b->n.v[node].end.who = wg_say(b, "daemon that serves the file system%s%s",
+				      mount ? " at " : "", mount ? mount : "");
+	b->n.v[node].end.text = wg_say(
+		b, "the daemon of its file system, pid %d, lives and does not answer", daemon);
 	return true;
 }
 
@@ -289,8 +371,9 @@ bool wg_resolve_storage(struct wg_ctx *c)
 
 static bool in_driver(const struct wg_thread *t)
 {
-	static const char *const calls[] = {"nvidia_", "nv_", "_nv0", "uvm_", "nvidia-", "os_acquire_",
-					    "rm_ioctl", "nvkms", "nvswitch", "_nv"};
+	static const char *const calls[] = {"nvidia_",	"nv_",	       "_nv0",	   "uvm_",
+					    "nvidia-",	"os_acquire_", "rm_ioctl", "nvkms",
+					    "nvswitch", "_nv"};
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
 		if (wg_kernel_has(t, calls[i]))
@@ -321,7 +404,8 @@ bool wg_resolve_driver(struct wg_ctx *c)
 			return false;
 	} else {
 		if (sync || t->wait.op != WG_OP_IOCTL || !(inside || device) ||
-		    !(wg_has_sec(t->wait.since_s) && t->wait.since_s >= 5) || b->n.v[c->node].bystander)
+		    !(wg_has_sec(t->wait.since_s) && t->wait.since_s >= 5) ||
+		    b->n.v[c->node].bystander)
 			return false;
 	}
 	if (wg_still(b, c->p, t) == STILL_NO)
@@ -337,9 +421,11 @@ bool wg_resolve_driver(struct wg_ctx *c)
 	n->wdoes = "is inside the GPU's kernel driver";
 	n->wobject = device ? x->path : NULL;
 	wg_set_end(b, c->node, CL_DRIVER_BLOCKED,
-		   wg_has_sec(t->wait.since_s) && t->wait.since_s < WG_PATIENCE ? FATE_PENDING : FATE_STUCK,
+		   wg_has_sec(t->wait.since_s) && t->wait.since_s < WG_PATIENCE ? FATE_PENDING
+										: FATE_STUCK,
 		   t->state == 'D' && inside ? WG_CERTAIN : WG_LIKELY,
-		   wg_say(b, "its call%s%s is inside the GPU's kernel driver and does not return%s%s",
+		   wg_say(b,
+			  "its call%s%s is inside the GPU's kernel driver and does not return%s%s",
 			  call && call->function ? " " : "",
 			  call && call->function ? call->function : "",
 			  xid ? "; the kernel log says: " : "", xid ? xid : ""));

@@ -14,12 +14,13 @@ static bool in_fuse_device(const struct wg_ctx *c, int32_t proc, const struct wg
 
 	if (t->wait.op != WG_OP_READ && t->wait.op != WG_OP_SPLICE)
 		return false;
-	return (x && x->path && !strcmp(x->path, "/dev/fuse")) || wg_kernel_has(t, "fuse_dev_do_read") ||
-	       wg_kernel_has(t, "fuse_dev_splice_read");
+	return (x && x->path && !strcmp(x->path, "/dev/fuse")) ||
+	       wg_kernel_has(t, "fuse_dev_do_read") || wg_kernel_has(t, "fuse_dev_splice_read");
 }
 
 /* Waits that are for something particular, not a worker's or a main thread's rest. */
-static bool busy_elsewhere(const struct wg_ctx *c, int32_t proc, const struct wg_thread *t, bool alone)
+static bool busy_elsewhere(const struct wg_ctx *c, int32_t proc, const struct wg_thread *t,
+			   bool alone)
 {
 	const struct wg_futex *fx = &t->wait.futex;
 

@@ -72,21 +72,27 @@ static void owner_gone(struct wg_ctx *c, uint32_t lock, int32_t owner, enum wg_c
 
 		/* Numbers grow: one below the child's own was given out before the fork. */
 		if (t != WG_NONE || (owner < self && owner != self)) {
-			wg_set_end(b, lock, CL_LOCK_AFTER_FORK, FATE_STUCK,
-				   t != WG_NONE ? sure : WG_LIKELY,
-				   t != WG_NONE
-					   ? wg_say(b, "thread %d held it in the parent, pid %d, when "
-						       "pid %d was forked; that thread does not exist here",
-						    owner, b->pi[parent].p->pid, p->pid)
-					   : wg_say(b, "thread %d held it in the parent when pid %d was "
-						       "forked; that thread does not exist here",
-						    owner, p->pid));
+			wg_set_end(
+				b, lock, CL_LOCK_AFTER_FORK, FATE_STUCK,
+				t != WG_NONE ? sure : WG_LIKELY,
+				t != WG_NONE
+					? wg_say(b,
+						 "thread %d held it in the parent, pid %d, when "
+						 "pid %d was forked; that thread does not exist "
+						 "here",
+						 owner, b->pi[parent].p->pid, p->pid)
+					: wg_say(b,
+						 "thread %d held it in the parent when pid %d was "
+						 "forked; that thread does not exist here",
+						 owner, p->pid));
 			n = &b->n.v[lock];
 			n->end.gone = true;
 			n->end.pid = p->pid;
 			n->end.tid = c->t->tid;
-			n->end.who = wg_say(b, "forked child that waits for a lock of its parent's "
-					       "thread %d", owner);
+			n->end.who = wg_say(b,
+					    "forked child that waits for a lock of its parent's "
+					    "thread %d",
+					    owner);
 			return;
 		}
 	}
@@ -163,7 +169,8 @@ static void owned(struct wg_ctx *c, const char *what, int32_t owner, enum wg_cer
 	}
 	/*
 	 * Whoever maps a shared word was collected with its waiter. When all of them could be
-	 * seen and none has such a thread, the owner is gone, unless it counts in another namespace.
+	 * seen and none has such a thread, the owner is gone, unless it counts in another
+	 * namespace.
 	 */
 	if (fx->has_map && b->f->live && (b->f->is_root || b->f->fd_scan_complete) &&
 	    (!c->p->ns_pid || c->p->ns_pid == c->p->pid) && !c->p->from_snapshot) {
@@ -174,9 +181,11 @@ static void owned(struct wg_ctx *c, const char *what, int32_t owner, enum wg_cer
 	wg_set_end(b, lock, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
 		   wg_say(b, "its owner is thread %d%s, of which nothing is known", owner,
 			  c->p->ns_pid && c->p->ns_pid != c->p->pid
-				  ? " of a PID namespace of its own" : ""));
+				  ? " of a PID namespace of its own"
+				  : ""));
 	n = &b->n.v[lock];
-	n->end.missing = wg_say(b, "whether thread %d, the owner of a shared lock, still exists", owner);
+	n->end.missing =
+		wg_say(b, "whether thread %d, the owner of a shared lock, still exists", owner);
 }
 
 static bool plausible_kind(uint32_t kind)
@@ -186,9 +195,10 @@ static bool plausible_kind(uint32_t kind)
 
 static bool in_stdio(const struct wg_thread *t)
 {
-	static const char *const fns[] = {"_IO_", "fputs", "fwrite", "fread", "printf", "vfprintf", "puts",
-					  "flockfile", "__flockfile", "fgets", "getc", "putc", "fflush",
-					  "fclose", "fprintf", "getline", "putchar", "ungetc", "fseek"};
+	static const char *const fns[] = {
+		"_IO_",	     "fputs",	    "fwrite",  "fread",	 "printf", "vfprintf", "puts",
+		"flockfile", "__flockfile", "fgets",   "getc",	 "putc",   "fflush",   "fclose",
+		"fprintf",   "getline",	    "putchar", "ungetc", "fseek"};
 
 	for (size_t i = 0; i < sizeof(fns) / sizeof(fns[0]); i++)
 		if (wg_has_symbol_prefix(t, fns[i]))
@@ -214,9 +224,11 @@ static void stdio_orphan(struct wg_ctx *c, uint64_t tcb)
 	wait_edge(c, lock, "futex address and value");
 	if (b->n.v[lock].has_end)
 		return;
-	wg_set_end(b, lock, c->p->forked ? CL_LOCK_AFTER_FORK : CL_LOCK_ORPHANED, FATE_STUCK, WG_CERTAIN,
+	wg_set_end(b, lock, c->p->forked ? CL_LOCK_AFTER_FORK : CL_LOCK_ORPHANED, FATE_STUCK,
+		   WG_CERTAIN,
 		   wg_say(b, "its owner (thread descriptor 0x%llx) %s", (unsigned long long)tcb,
-			  c->p->forked ? "existed only in the parent" : "has ended while it held the lock"));
+			  c->p->forked ? "existed only in the parent"
+				       : "has ended while it held the lock"));
 	e = &b->n.v[lock].end;
 	e->gone = true;
 	e->pid = c->p->pid;
@@ -248,8 +260,9 @@ bool wg_futex_owned(struct wg_ctx *c)
 	if (fx->is_shared && fx->val && fx->val == w[0] && !(w[0] & 0xc0000000u)) {
 		o = wg_tid_node(c->b, c->proc, (int32_t)w[0]);
 		if (o != WG_NONE && o != c->node) {
-			struct wg_iedge *e = wg_edge(c->b, c->node, o, WG_EDGE_WAITS_FOR, true,
-						     "the word waited on holds that thread's number");
+			struct wg_iedge *e =
+				wg_edge(c->b, c->node, o, WG_EDGE_WAITS_FOR, true,
+					"the word waited on holds that thread's number");
 			struct wg_inode *n = &c->b->n.v[c->node];
 
 			e->since = c->t->wait.since_s;
@@ -273,8 +286,9 @@ bool wg_futex_owned(struct wg_ctx *c)
 		o = wg_fsbase_node(c->b, c->proc, tcb);
 		if (o != WG_NONE) { /* stdio: the owner is written as its thread descriptor */
 			owned(c, "stdio stream lock",
-			      wg_thr(c->b, &c->b->n.v[o])->ns_tid ? wg_thr(c->b, &c->b->n.v[o])->ns_tid
-								  : wg_thr(c->b, &c->b->n.v[o])->tid,
+			      wg_thr(c->b, &c->b->n.v[o])->ns_tid
+				      ? wg_thr(c->b, &c->b->n.v[o])->ns_tid
+				      : wg_thr(c->b, &c->b->n.v[o])->tid,
 			      WG_CERTAIN, false, "the owner's thread descriptor");
 			return true;
 		}
@@ -319,11 +333,16 @@ bool wg_futex_owned(struct wg_ctx *c)
 
 /* What kind of ownerless thing is it? Names from the stack before shapes from the words. */
 static const char *const ownerless_names[][2] = {
-	{"pthread_barrier", "barrier"},	    {"gomp_barrier", "barrier"},
-	{"gomp_team_barrier", "barrier"},   {"pthread_cond", "condition"},
-	{"cnd_", "condition"},		    {"pthread_rwlock", "read-write lock"},
-	{"sem_", "semaphore"},		    {"new_sem", "semaphore"},
-	{"do_futex_wait", "semaphore"},	    {"cxa_guard", "initialisation guard"},
+	{"pthread_barrier", "barrier"},
+	{"gomp_barrier", "barrier"},
+	{"gomp_team_barrier", "barrier"},
+	{"pthread_cond", "condition"},
+	{"cnd_", "condition"},
+	{"pthread_rwlock", "read-write lock"},
+	{"sem_", "semaphore"},
+	{"new_sem", "semaphore"},
+	{"do_futex_wait", "semaphore"},
+	{"cxa_guard", "initialisation guard"},
 	{"pthread_once", "once-initialisation"},
 };
 
@@ -339,7 +358,8 @@ static const char *ownerless_name(const struct wg_thread *t)
 			s++;
 		if (!s || !strchr("pgcsnd", *s))
 			continue;
-		for (size_t k = 0; k < sizeof(ownerless_names) / sizeof(ownerless_names[0]) && !named; k++)
+		for (size_t k = 0;
+		     k < sizeof(ownerless_names) / sizeof(ownerless_names[0]) && !named; k++)
 			if (!strncmp(s, ownerless_names[k][0], strlen(ownerless_names[k][0])))
 				named = ownerless_names[k][1];
 	}
@@ -375,24 +395,27 @@ static bool guard_holder(struct wg_ctx *c, uint32_t lock, const char *what)
 	for (uint32_t i = 0; i < c->p->threads.n; i++) {
 		const struct wg_thread *o = &c->p->threads.v[i];
 
-		if (o == c->t || (o->wait.op == WG_OP_FUTEX &&
-				  o->wait.futex.addr == c->t->wait.futex.addr))
+		if (o == c->t ||
+		    (o->wait.op == WG_OP_FUTEX && o->wait.futex.addr == c->t->wait.futex.addr))
 			continue;
-		if (!wg_has_symbol(o, f->symbol) && !(once && wg_has_symbol_prefix(o, "__pthread_once")))
+		if (!wg_has_symbol(o, f->symbol) &&
+		    !(once && wg_has_symbol_prefix(o, "__pthread_once")))
 			continue;
 		wg_edge(c->b, lock, c->b->pi[c->proc].tbase + i, WG_EDGE_HELD_BY, false,
 			wg_say(c->b, "it is inside %s, whose initialisation is being waited for",
 			       f->symbol));
 		return true;
 	}
-	/* The function can have been inlined: then the only other thread inside an initialisation. */
+	/* The function can have been inlined: then the only other thread inside an initialisation.
+	 */
 	for (uint32_t i = 0; i < c->p->threads.n; i++) {
 		const struct wg_thread *o = &c->p->threads.v[i];
 
 		if (o == c->t || o->wait.op != WG_OP_FUTEX ||
 		    o->wait.futex.addr == c->t->wait.futex.addr)
 			continue;
-		if (wg_has_symbol(o, "__cxa_guard_acquire") || wg_has_symbol_prefix(o, "__pthread_once")) {
+		if (wg_has_symbol(o, "__cxa_guard_acquire") ||
+		    wg_has_symbol_prefix(o, "__pthread_once")) {
 			only = c->b->pi[c->proc].tbase + i;
 			n++;
 		}
@@ -410,7 +433,8 @@ static bool others_spare(struct wg_ctx *c)
 	if (c->p->threads.n > 64)
 		return false;
 	for (size_t i = 0; i < c->p->threads.n; i++)
-		if (&c->p->threads.v[i] != c->t && !wg_is_bystander(c->b, c->proc, &c->p->threads.v[i]))
+		if (&c->p->threads.v[i] != c->t &&
+		    !wg_is_bystander(c->b, c->proc, &c->p->threads.v[i]))
 			return false;
 	return true;
 }
@@ -480,17 +504,21 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 		return;
 	}
 	if (shared) {
-		/* Anyone who maps the word could wake it: without an owner word none can be named. */
+		/* Anyone who maps the word could wake it: without an owner word none can be named.
+		 */
 		wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
-			   wg_say(b, "nothing tells which process should release the shared %s", what));
+			   wg_say(b, "nothing tells which process should release the shared %s",
+				  what));
 		b->n.v[c->node].end.missing = wg_say(b, "the owner of a shared %s", what);
 		return;
 	}
 	/* With threads of its own the holder may be one of those. */
 	if (p->forked && is_lock && (own == 1 || others_spare(c))) {
 		wg_set_end(b, c->node, CL_LOCK_AFTER_FORK, FATE_STUCK, WG_LIKELY,
-			   wg_say(b, "the %s was held when pid %d was forked, and no thread of this "
-				     "process can release it", what, p->pid));
+			   wg_say(b,
+				  "the %s was held when pid %d was forked, and no thread of this "
+				  "process can release it",
+				  what, p->pid));
 		b->n.v[c->node].end.gone = true;
 		b->n.v[c->node].end.who =
 			wg_say(b, "forked child that waits for a lock nobody in it can release");
@@ -498,14 +526,16 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 	}
 	if (p->forked && own == 1 && pool_in_parent(c)) {
 		wg_set_end(b, c->node, CL_LOCK_AFTER_FORK, FATE_STUCK, WG_LIKELY,
-			   wg_say(b, "it waits for threads of a pool, which exist only in the parent, pid %d",
+			   wg_say(b,
+				  "it waits for threads of a pool, which exist only in the parent, "
+				  "pid %d",
 				  p->ppid));
 		b->n.v[c->node].end.gone = true;
-		b->n.v[c->node].end.who = "forked child that waits for a thread pool of its parent's";
+		b->n.v[c->node].end.who =
+			"forked child that waits for a thread pool of its parent's";
 		return;
 	}
-	wg_set_end(b, c->node, CL_NO_WAKER, FATE_STUCK,
-		   own == 1 ? WG_CERTAIN : WG_LIKELY,
+	wg_set_end(b, c->node, CL_NO_WAKER, FATE_STUCK, own == 1 ? WG_CERTAIN : WG_LIKELY,
 		   own == 1 ? "it is the only thread of its process, so nobody can signal it"
 			    : "no other thread of its process that could signal it can still run");
 }
@@ -523,8 +553,8 @@ void wg_resolve_futex(struct wg_ctx *c)
 			   "it ran between the two looks");
 		if (wg_futex_owned(c))
 			return;
-		b->n.v[c->node].wobject = wg_say(b, "%s 0x%llx", ownerless_name(c->t),
-						 (unsigned long long)fx->addr);
+		b->n.v[c->node].wobject =
+			wg_say(b, "%s 0x%llx", ownerless_name(c->t), (unsigned long long)fx->addr);
 		b->n.v[c->node].ownerless = true;
 		return;
 	}

@@ -46,7 +46,8 @@ static int find_stream(const struct wg_process *p, uint64_t handle, int64_t devi
 				: s->handle != handle && !(handle == 1 && s->handle == 0))
 			continue;
 		if (wg_has_int(device) && wg_has_int(s->device) && s->device != device) {
-			/* Handles are unique but for the default streams, of which each device has one. */
+			/* Handles are unique but for the default streams, of which each device has
+			 * one. */
 			if (handle <= 2)
 				continue;
 		}
@@ -60,7 +61,8 @@ static bool value_reached(const struct wg_gpu_item *it, uint64_t now)
 {
 	switch (it->flags & 3) {
 	case 0: /* GEQ, cyclic */
-		return (int64_t)(now - it->value) >= 0 && (int32_t)((uint32_t)now - (uint32_t)it->value) >= 0;
+		return (int64_t)(now - it->value) >= 0 &&
+		       (int32_t)((uint32_t)now - (uint32_t)it->value) >= 0;
 	case 1:
 		return now == it->value;
 	case 2:
@@ -79,7 +81,8 @@ static int event_stream(const struct wg_process *p, const struct wg_gpu_item *it
 }
 
 /* The thread that runs this host function: its code is on that thread's stack. */
-static uint32_t callback_thread(struct wg_b *b, int32_t proc, const struct wg_gpu_item *it, bool *sure)
+static uint32_t callback_thread(struct wg_b *b, int32_t proc, const struct wg_gpu_item *it,
+				bool *sure)
 {
 	const struct wg_process *p = b->pi[proc].p;
 	uint32_t other = WG_NONE;
@@ -87,7 +90,8 @@ static uint32_t callback_thread(struct wg_b *b, int32_t proc, const struct wg_gp
 	for (uint32_t i = 0; i < p->threads.n; i++) {
 		const struct wg_thread *t = &p->threads.v[i];
 		const struct wg_frame *start = wg_start_function(t);
-		bool driver = start && (wg_module_is(start, "libcuda.so") || wg_module_is(start, "libcuda-"));
+		bool driver = start && (wg_module_is(start, "libcuda.so") ||
+					wg_module_is(start, "libcuda-"));
 
 		for (size_t k = 0; k < t->native_stack.n; k++) {
 			const struct wg_frame *f = &t->native_stack.v[k];
@@ -97,7 +101,8 @@ static uint32_t callback_thread(struct wg_b *b, int32_t proc, const struct wg_gp
 				*sure = true;
 				return b->pi[proc].tbase + i;
 			}
-			if (driver && f->module && !wg_is_plumbing(f) && !wg_module_is(f, "libcuda"))
+			if (driver && f->module && !wg_is_plumbing(f) &&
+			    !wg_module_is(f, "libcuda"))
 				other = b->pi[proc].tbase + i;
 		}
 	}
@@ -106,7 +111,8 @@ static uint32_t callback_thread(struct wg_b *b, int32_t proc, const struct wg_gp
 }
 
 /* Does this item, by what is known of it, hold the stream up? 1 yes, 0 not known, -1 no. */
-static int holds(struct wg_b *b, int32_t proc, const struct wg_stream *s, const struct wg_gpu_item *it)
+static int holds(struct wg_b *b, int32_t proc, const struct wg_stream *s,
+		 const struct wg_gpu_item *it)
 {
 	const struct wg_process *p = b->pi[proc].p;
 	bool sure;
@@ -222,8 +228,9 @@ enum wg_fate wg_gpu_age(struct wg_b *b, int32_t proc, const struct wg_stream *s,
 			factor = 20;
 		}
 	}
-	*why = spins ? wg_say(b, "; the card reports %lld %% utilization at %.0f W of %.0f: it spins",
-			      (long long)d->utilization, d->power_w, d->power_limit_w)
+	*why = spins	 ? wg_say(b,
+				  "; the card reports %lld %% utilization at %.0f W of %.0f: it spins",
+				  (long long)d->utilization, d->power_w, d->power_limit_w)
 	       : history ? wg_say(b, "; the longest before took %s", wg_secs(b, longest))
 			 : "";
 	*sure = history && age >= 50 * longest ? WG_LIKELY : spins ? WG_LIKELY : WG_GUESS;
@@ -265,26 +272,27 @@ static void kernel_end(struct wg_b *b, uint32_t node, int32_t proc, const struct
 
 	if (fate == FATE_STUCK && !kernel) {
 		wg_set_end(b, node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
-			   wg_say(b, "its %s has been at the head for %s%s", what, wg_secs(b, age), why));
-		b->n.v[node].end.missing = wg_say(b, "why the %s at the head of the stream does not end",
-						  what);
+			   wg_say(b, "its %s has been at the head for %s%s", what, wg_secs(b, age),
+				  why));
+		b->n.v[node].end.missing =
+			wg_say(b, "why the %s at the head of the stream does not end", what);
 		return;
 	}
 	if (fate == FATE_STUCK)
 		wg_set_end(b, node, CL_KERNEL_STUCK, FATE_STUCK, sure,
 			   wg_say(b, "%s %s%s has run for %s%s",
-				  exact ? "its" : "one of the first things on it, probably", what, name,
-				  wg_secs(b, age), why));
+				  exact ? "its" : "one of the first things on it, probably", what,
+				  name, wg_secs(b, age), why));
 	else if (fate == FATE_MOVING)
 		wg_set_end(b, node, CL_BUSY_GPU, FATE_MOVING, WG_CERTAIN,
 			   wg_say(b, "its %s%s has run for %s", what, name, wg_secs(b, age)));
 	else {
 		wg_set_end(b, node, CL_UNKNOWN, fate, WG_GUESS,
-			   wg_say(b, "its %s%s has run for %s%s: too short to call it stuck", what, name,
-				  wg_secs(b, age), why));
+			   wg_say(b, "its %s%s has run for %s%s: too short to call it stuck", what,
+				  name, wg_secs(b, age), why));
 		n = &b->n.v[node];
-		n->end.missing = wg_say(b, "whether %s%s still ends: a running kernel does not tell", what,
-					name);
+		n->end.missing = wg_say(
+			b, "whether %s%s still ends: a running kernel does not tell", what, name);
 	}
 }
 
@@ -315,7 +323,8 @@ static void add_writers(struct wg_b *b, uint32_t node, int32_t proc, const struc
 	}
 }
 
-static void value_targets(struct wg_b *b, uint32_t stream, int32_t proc, const struct wg_gpu_item *it)
+static void value_targets(struct wg_b *b, uint32_t stream, int32_t proc,
+			  const struct wg_gpu_item *it)
 {
 	const struct wg_process *p = b->pi[proc].p;
 	struct wg_iedge *e;
@@ -335,10 +344,10 @@ static void value_targets(struct wg_b *b, uint32_t stream, int32_t proc, const s
 		n->wsince = it->age_s;
 	}
 	e = wg_edge(b, stream, node, WG_EDGE_WAITS_FOR, true,
-		    it->has_current ? wg_say(b, "it waits for %llu and the word holds %llu",
-					     (unsigned long long)it->value,
-					     (unsigned long long)it->current)
-				    : "a memory-value wait is at the head of the stream");
+		    it->has_current
+			    ? wg_say(b, "it waits for %llu and the word holds %llu",
+				     (unsigned long long)it->value, (unsigned long long)it->current)
+			    : "a memory-value wait is at the head of the stream");
 	e->since = it->age_s;
 	if (!fresh)
 		return;
@@ -365,14 +374,19 @@ static void value_targets(struct wg_b *b, uint32_t stream, int32_t proc, const s
 	e->guess = e->hidden = true;
 	e->idle_cls = CL_GPU_UNSIGNALED;
 	e->since = it->age_s;
-	wg_set_end(b, node, CL_GPU_UNSIGNALED, FATE_STUCK, WG_LIKELY,
-		   it->has_current
-			   ? wg_say(b, "the word holds %llu, no stream has a write of it queued, and no "
-				       "thread that runs would write it", (unsigned long long)it->current)
-			   : "no stream has a write of it queued, and no thread that runs would write it");
+	wg_set_end(
+		b, node, CL_GPU_UNSIGNALED, FATE_STUCK, WG_LIKELY,
+		it->has_current
+			? wg_say(b,
+				 "the word holds %llu, no stream has a write of it queued, and no "
+				 "thread that runs would write it",
+				 (unsigned long long)it->current)
+			: "no stream has a write of it queued, and no thread that runs would write "
+			  "it");
 }
 
-static void event_targets(struct wg_b *b, uint32_t stream, int32_t proc, const struct wg_gpu_item *it)
+static void event_targets(struct wg_b *b, uint32_t stream, int32_t proc,
+			  const struct wg_gpu_item *it)
 {
 	const struct wg_process *p = b->pi[proc].p;
 	struct wg_iedge *e;
@@ -389,7 +403,8 @@ static void event_targets(struct wg_b *b, uint32_t stream, int32_t proc, const s
 		n->id = wg_say(b, "e:%d:0x%llx", p->pid, (unsigned long long)it->object);
 		n->wsince = it->age_s;
 	}
-	e = wg_edge(b, stream, node, WG_EDGE_WAITS_FOR, true, "an event wait is at the head of the stream");
+	e = wg_edge(b, stream, node, WG_EDGE_WAITS_FOR, true,
+		    "an event wait is at the head of the stream");
 	e->since = it->age_s;
 	if (!fresh)
 		return;
@@ -431,7 +446,8 @@ static bool legacy_order(struct wg_b *b, uint32_t node, int32_t proc, const stru
 		if (!wg_has_sec(o->pending.v[0].age_s) || o->pending.v[0].age_s <= head->age_s)
 			continue;
 		wg_edge(b, node, wg_stream_node(b, proc, i), WG_EDGE_WAITS_FOR, true,
-			"the default stream and blocking streams run in the order given, and older work "
+			"the default stream and blocking streams run in the order given, and older "
+			"work "
 			"is unfinished there");
 		any = true;
 	}
@@ -476,17 +492,20 @@ static void resolve_stream(struct wg_b *b, int32_t proc, size_t ix)
 		t = callback_thread(b, proc, it, &sure);
 		if (t == WG_NONE) {
 			wg_set_end(b, node, CL_UNKNOWN,
-				   wg_has_sec(run_age(s, it)) && run_age(s, it) < WG_PATIENCE ? FATE_PENDING
-										    : FATE_UNKNOWN,
+				   wg_has_sec(run_age(s, it)) && run_age(s, it) < WG_PATIENCE
+					   ? FATE_PENDING
+					   : FATE_UNKNOWN,
 				   WG_GUESS,
-				   wg_say(b, "host function%s%s runs for it, and its thread was not found",
+				   wg_say(b,
+					  "host function%s%s runs for it, and its thread was not "
+					  "found",
 					  it->name ? " " : "", it->name ? it->name : ""));
 			b->n.v[node].end.missing = "the thread that runs the host function";
 			return;
 		}
 		e = wg_edge(b, node, t, WG_EDGE_RUNS, sure,
-			    wg_say(b, "host function%s%s is on that thread's stack", it->name ? " " : "",
-				   it->name ? it->name : ""));
+			    wg_say(b, "host function%s%s is on that thread's stack",
+				   it->name ? " " : "", it->name ? it->name : ""));
 		e->idle_cls = CL_HOST_CALLBACK;
 		e->since = run_age(s, it);
 		b->n.v[t].bystander = false;
@@ -494,10 +513,11 @@ static void resolve_stream(struct wg_b *b, int32_t proc, size_t ix)
 	case WG_GPU_COLLECTIVE:
 		if (wg_has_int(it->comm) && it->comm >= 0 && (uint64_t)it->comm < p->comms.n &&
 		    p->comms.v[it->comm].id) {
-			uint32_t cn = wg_collective_node(b, proc, &p->comms.v[it->comm], it->coll_seq,
-							 it->p2p);
+			uint32_t cn = wg_collective_node(b, proc, &p->comms.v[it->comm],
+							 it->coll_seq, it->p2p);
 
-			e = wg_edge(b, node, cn, WG_EDGE_RUNS, sure, "the collective is at its head");
+			e = wg_edge(b, node, cn, WG_EDGE_RUNS, sure,
+				    "the collective is at its head");
 			e->since = run_age(s, it);
 			return;
 		}
@@ -552,8 +572,8 @@ static bool stream_edge(struct wg_ctx *c, int ix, const struct wg_call *call, bo
 	return true;
 }
 
-static size_t all_streams(struct wg_ctx *c, const struct wg_call *call, bool any_device, bool implicit,
-			  const char *ev)
+static size_t all_streams(struct wg_ctx *c, const struct wg_call *call, bool any_device,
+			  bool implicit, const char *ev)
 {
 	size_t n = 0;
 
@@ -578,8 +598,8 @@ static const struct wg_comm *comm_by_handle(const struct wg_process *p, uint64_t
 	return NULL;
 }
 
-static bool comm_edge(struct wg_ctx *c, const struct wg_comm *cm, uint64_t seq, bool p2p, double since,
-		      const char *ev)
+static bool comm_edge(struct wg_ctx *c, const struct wg_comm *cm, uint64_t seq, bool p2p,
+		      double since, const char *ev)
 {
 	struct wg_iedge *e;
 	uint32_t node;
@@ -653,7 +673,8 @@ static bool resolve_comm_call(struct wg_ctx *c, const struct wg_call *call)
 		if (cm->recent.v[k].state != WG_COLL_DONE && !cm->recent.v[k].failed &&
 		    !cm->recent.v[k].captured && cm->recent.v[k].sequence >= cm->done)
 			return comm_edge(c, cm, cm->recent.v[k].sequence, cm->recent.v[k].p2p,
-					 call->since_s, "an unfinished collective of that communicator");
+					 call->since_s,
+					 "an unfinished collective of that communicator");
 	if (has(call->function, "Finalize") || has(call->function, "Destroy"))
 		any = comm_edge(c, cm, WG_COMM_END_SEQ, false, call->since_s,
 				"finalising waits for the other ranks");
@@ -675,10 +696,12 @@ static bool behind_others(struct wg_ctx *c, const struct wg_call *call)
 		if (o == c->t || !oc || oc->kind == WG_CALL_SYNC)
 			continue;
 		/* The one that came first is inside; who came later waits for it. */
-		if (!wg_has_sec(oc->since_s) || !wg_has_sec(call->since_s) || oc->since_s <= call->since_s)
+		if (!wg_has_sec(oc->since_s) || !wg_has_sec(call->since_s) ||
+		    oc->since_s <= call->since_s)
 			continue;
-		if (oc->kind != WG_CALL_MODULE && oc->kind != WG_CALL_LAUNCH && oc->kind != WG_CALL_FREE &&
-		    oc->kind != WG_CALL_ALLOC && oc->kind != WG_CALL_PIN && oc->kind != WG_CALL_CONTEXT)
+		if (oc->kind != WG_CALL_MODULE && oc->kind != WG_CALL_LAUNCH &&
+		    oc->kind != WG_CALL_FREE && oc->kind != WG_CALL_ALLOC &&
+		    oc->kind != WG_CALL_PIN && oc->kind != WG_CALL_CONTEXT)
 			continue;
 		e = wg_edge(b, c->node, b->pi[c->proc].tbase + i, WG_EDGE_HELD_BY, false,
 			    wg_say(b, "it is inside %s since before: the context is taken",
@@ -697,14 +720,16 @@ static void young_or_unknown(struct wg_ctx *c, const struct wg_call *call, bool 
 	if (young) {
 		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_LIKELY,
 			   wg_say(b, "it has been in %s for only %s",
-				  call->function ? call->function : "the call", wg_secs(b, call->since_s)));
+				  call->function ? call->function : "the call",
+				  wg_secs(b, call->since_s)));
 		return;
 	}
-	wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
-		   wg_say(b, "it has been in %s for %s, and what that waits for is not in the record",
-			  call->function ? call->function : "a CUDA call", wg_secs(b, call->since_s)));
-	b->n.v[c->node].end.missing = wg_say(b, "what %s waits for",
-					     call->function ? call->function : "the CUDA call");
+	wg_set_end(
+		b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+		wg_say(b, "it has been in %s for %s, and what that waits for is not in the record",
+		       call->function ? call->function : "a CUDA call", wg_secs(b, call->since_s)));
+	b->n.v[c->node].end.missing =
+		wg_say(b, "what %s waits for", call->function ? call->function : "the CUDA call");
 }
 
 static bool resolve_call(struct wg_ctx *c, const struct wg_call *call, bool inner)
@@ -728,9 +753,11 @@ static bool resolve_call(struct wg_ctx *c, const struct wg_call *call, bool inne
 				return true;
 			}
 			if (call->event_remote) {
-				wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
-					   "it waits for an event that another process should record");
-				b->n.v[c->node].end.missing = "the process that records a shared event";
+				wg_set_end(
+					b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+					"it waits for an event that another process should record");
+				b->n.v[c->node].end.missing =
+					"the process that records a shared event";
 				return true;
 			}
 			if (!wg_has_int(call->event_stream_ix))
@@ -742,7 +769,8 @@ static bool resolve_call(struct wg_ctx *c, const struct wg_call *call, bool inne
 				young_or_unknown(c, call, young);
 				return true;
 			}
-			return stream_edge(c, s, call, false, "the event was recorded on that stream");
+			return stream_edge(c, s, call, false,
+					   "the event was recorded on that stream");
 		}
 		if (call->has_stream) {
 			if (s >= 0 && !wg_stream_pending(&p->streams.v[s]) && young) {
@@ -751,7 +779,8 @@ static bool resolve_call(struct wg_ctx *c, const struct wg_call *call, bool inne
 			}
 			return stream_edge(c, s, call, false, "argument of the call");
 		}
-		if (all_streams(c, call, false, false, "the call waits for all streams of the device"))
+		if (all_streams(c, call, false, false,
+				"the call waits for all streams of the device"))
 			return true;
 		if (young) {
 			young_or_unknown(c, call, true);
@@ -766,9 +795,11 @@ static bool resolve_call(struct wg_ctx *c, const struct wg_call *call, bool inne
 		if (s < 0)
 			s = find_stream(p, 0, call->device, c->t->tid);
 		if (s >= 0 && wg_stream_pending(&p->streams.v[s]))
-			return stream_edge(c, s, call, true, "a synchronous copy waits for its stream");
+			return stream_edge(c, s, call, true,
+					   "a synchronous copy waits for its stream");
 		/* On the default stream it waits for every blocking stream. */
-		if (all_streams(c, call, false, true, "a synchronous copy waits for the device's streams"))
+		if (all_streams(c, call, false, true,
+				"a synchronous copy waits for the device's streams"))
 			return true;
 		return behind_others(c, call);
 	case WG_CALL_LAUNCH:
@@ -776,21 +807,25 @@ static bool resolve_call(struct wg_ctx *c, const struct wg_call *call, bool inne
 			young_or_unknown(c, call, true);
 			return true;
 		}
-		/* The launch inside a collective is not counted before it returns: the collective is. */
+		/* The launch inside a collective is not counted before it returns: the collective
+		 * is. */
 		if (inner && (s < 0 || !wg_stream_pending(&p->streams.v[s])))
 			return false;
 		if (s >= 0 && p->streams.v[s].enqueued - p->streams.v[s].completed >= 256) {
 			n->wdoes = "launches, and the stream's queue is full";
 			return stream_edge(c, s, call, true, "the stream's queue is full");
 		}
-		if (blocking && blocking->value && strcmp(blocking->value, "0") && blocking->value[0]) {
+		if (blocking && blocking->value && strcmp(blocking->value, "0") &&
+		    blocking->value[0]) {
 			n->wdoes = "launches with CUDA_LAUNCH_BLOCKING set";
-			return stream_edge(c, s, call, true, "CUDA_LAUNCH_BLOCKING makes the launch wait");
+			return stream_edge(c, s, call, true,
+					   "CUDA_LAUNCH_BLOCKING makes the launch wait");
 		}
 		if (behind_others(c, call))
 			return true;
 		return all_streams(c, call, false, true,
-				   "the launch does not return: it loads code or waits for the device") > 0;
+				   "the launch does not return: it loads code or waits for the "
+				   "device") > 0;
 	case WG_CALL_ALLOC:
 	case WG_CALL_FREE:
 	case WG_CALL_MODULE:
@@ -801,7 +836,8 @@ static bool resolve_call(struct wg_ctx *c, const struct wg_call *call, bool inne
 		}
 		if (behind_others(c, call))
 			return true;
-		return all_streams(c, call, call->kind == WG_CALL_PIN || call->kind == WG_CALL_FREE, true,
+		return all_streams(c, call, call->kind == WG_CALL_PIN || call->kind == WG_CALL_FREE,
+				   true,
 				   "the call waits for work of the GPU, though it is no named "
 				   "synchronisation") > 0;
 	case WG_CALL_MULTICAST:
@@ -814,9 +850,11 @@ static bool resolve_call(struct wg_ctx *c, const struct wg_call *call, bool inne
 			   wg_has_sec(call->since_s) && call->since_s < WG_PATIENCE ? FATE_PENDING
 										    : FATE_STUCK,
 			   WG_LIKELY,
-			   wg_say(b, "%s has lasted %s: the driver waits until every GPU of the multicast "
-				     "group is in (fabric manager, or a process that never came)", fn,
-				  wg_secs(b, call->since_s)));
+			   wg_say(b,
+				  "%s has lasted %s: the driver waits until every GPU of the "
+				  "multicast "
+				  "group is in (fabric manager, or a process that never came)",
+				  fn, wg_secs(b, call->since_s)));
 		return true;
 	case WG_CALL_COLLECTIVE:
 		n->wkind = "nccl";
@@ -839,10 +877,12 @@ static bool resolve_call(struct wg_ctx *c, const struct wg_call *call, bool inne
 			n->polls_cpu = true;
 			n->wdoes = "polls the GPU";
 			if (call->event_known && call->event_recorded && !call->event_remote) {
-				if (wg_has_int(call->event_stream_ix) && call->event_stream_ix >= 0 &&
+				if (wg_has_int(call->event_stream_ix) &&
+				    call->event_stream_ix >= 0 &&
 				    (uint64_t)call->event_stream_ix < p->streams.n)
 					s = (int)call->event_stream_ix;
-				return stream_edge(c, s, call, false, "the event that it asks about");
+				return stream_edge(c, s, call, false,
+						   "the event that it asks about");
 			}
 			return stream_edge(c, s, call, false, "the stream that it asks about");
 		}
@@ -877,7 +917,8 @@ bool wg_resolve_gpu_call(struct wg_ctx *c)
 	}
 	/* Innermost first: a collective's own cudaMalloc may be what blocks. */
 	for (size_t i = t->calls.n; i-- > 0;) {
-		if (resolve_call(c, &t->calls.v[i], i > 0 && t->calls.v[0].kind == WG_CALL_COLLECTIVE))
+		if (resolve_call(c, &t->calls.v[i],
+				 i > 0 && t->calls.v[0].kind == WG_CALL_COLLECTIVE))
 			return true;
 		if (t->calls.v[i].kind == WG_CALL_OTHER && i + 1 == t->calls.n && i > 0)
 			continue;

@@ -50,7 +50,8 @@ bool wg_resolve_gil(struct wg_ctx *c)
 		if (holder == WG_NONE || b->n.v[holder].proc != c->proc)
 			holder = wg_tid_node(b, c->proc, py->gil_holder);
 		if (holder != WG_NONE) {
-			wg_edge(b, gil, holder, WG_EDGE_HELD_BY, true, "the interpreter's last holder");
+			wg_edge(b, gil, holder, WG_EDGE_HELD_BY, true,
+				"the interpreter's last holder");
 			return true;
 		}
 		if (c->p->forked)
@@ -77,7 +78,8 @@ bool wg_resolve_gil(struct wg_ctx *c)
 
 static bool is_join(const struct wg_thread *t)
 {
-	return wg_frames_py_at(t, "threading.py", "join") || wg_frames_py_at(t, "threading.py", "_shutdown") ||
+	return wg_frames_py_at(t, "threading.py", "join") ||
+	       wg_frames_py_at(t, "threading.py", "_shutdown") ||
 	       wg_frames_py_at(t, "threading.py", "_wait_for_tstate_lock");
 }
 
@@ -159,9 +161,11 @@ static uint32_t joined_node(struct wg_ctx *c)
 			continue;
 		if (!o->has_python && !o->python_stack.n)
 			continue;
-		e = wg_edge(b, n, b->pi[c->proc].tbase + i, WG_EDGE_WAITS_FOR, false,
-			    count == 1 ? "it is the only other Python thread"
-				       : "one of the Python threads is joined; which could not be read");
+		e = wg_edge(
+			b, n, b->pi[c->proc].tbase + i, WG_EDGE_WAITS_FOR, false,
+			count == 1
+				? "it is the only other Python thread"
+				: "one of the Python threads is joined; which could not be read");
 		e->hidden = true;
 	}
 	return n;
@@ -210,8 +214,10 @@ static bool resolve_pool(struct wg_ctx *c, uint32_t lock)
 	if (b->n.v[lock].nout)
 		return true;
 	wg_edge(b, lock, first, WG_EDGE_WAITS_FOR, false,
-		wg_say(b, "all %u workers of the thread pool wait for tasks that only a free worker "
-			  "could run", workers));
+		wg_say(b,
+		       "all %u workers of the thread pool wait for tasks that only a free worker "
+		       "could run",
+		       workers));
 	return true;
 }
 
@@ -234,8 +240,8 @@ bool wg_awaits_task(const struct wg_process *p, const struct wg_thread *t)
 		return false;
 	for (size_t i = 0; i < t->python_stack.n; i++) {
 		const struct wg_pyframe *f = &t->python_stack.v[i];
-		bool std = f->file && (f->file[0] == '<' ||
-				       (strstr(f->file, "/lib/python") && !strstr(f->file, "-packages/")));
+		bool std = f->file && (f->file[0] == '<' || (strstr(f->file, "/lib/python") &&
+							     !strstr(f->file, "-packages/")));
 
 		if (wg_frames_py_is(f, "multiprocessing/pool.py", "worker") ||
 		    wg_frames_py_is(f, "concurrent/futures/process.py", "_process_worker") ||
@@ -260,15 +266,17 @@ bool wg_resolve_python(struct wg_ctx *c, uint32_t lock)
 		return false;
 	l = pylock_of(c);
 	/*
-	 * "It called acquire() before" can be this very call. In a fork with no other thread the lock
-	 * that came along locked is the better explanation.
+	 * "It called acquire() before" can be this very call. In a fork with no other thread the
+	 * lock that came along locked is the better explanation.
 	 */
-	if (l && c->p->forked && l->certainty != WG_CERTAIN && l->owner_tid == c->t->tid && this_call(c, l))
+	if (l && c->p->forked && l->certainty != WG_CERTAIN && l->owner_tid == c->t->tid &&
+	    this_call(c, l))
 		l = NULL;
 	if (l) {
 		if (l->kind)
-			b->n.v[lock].label = wg_say(b, "%s 0x%llx", l->kind,
-						    (unsigned long long)(l->object ? l->object : l->futex));
+			b->n.v[lock].label =
+				wg_say(b, "%s 0x%llx", l->kind,
+				       (unsigned long long)(l->object ? l->object : l->futex));
 		n->wobject = b->n.v[lock].label;
 		if (l->owner_tid || l->owner_gone) {
 			owner = wg_any_tid_node(b, b->pi[c->proc].host, l->owner_tid);
@@ -286,17 +294,20 @@ bool wg_resolve_python(struct wg_ctx *c, uint32_t lock)
 			if (!b->n.v[lock].has_end) {
 				struct wg_iend *e;
 
-				wg_set_end(b, lock, c->p->forked ? CL_LOCK_AFTER_FORK : CL_LOCK_ORPHANED,
+				wg_set_end(b, lock,
+					   c->p->forked ? CL_LOCK_AFTER_FORK : CL_LOCK_ORPHANED,
 					   FATE_STUCK, l->certainty,
 					   wg_say(b, "its owner, thread %d, %s", l->owner_tid,
-						  c->p->forked ? "exists only in the parent"
-							       : "has ended while it held the lock"));
+						  c->p->forked
+							  ? "exists only in the parent"
+							  : "has ended while it held the lock"));
 				e = &b->n.v[lock].end;
 				e->gone = true;
 				e->pid = c->p->pid;
 				e->tid = c->p->forked ? c->t->tid : l->owner_tid;
 				e->who = wg_say(b, "thread %d, which %s", l->owner_tid,
-						c->p->forked ? "exists only in the parent" : "has ended");
+						c->p->forked ? "exists only in the parent"
+							     : "has ended");
 			}
 			return true;
 		}
@@ -311,7 +322,8 @@ bool wg_resolve_python(struct wg_ctx *c, uint32_t lock)
 				   : "joins a Python thread";
 		if (!b->n.v[j].nout)
 			return false;
-		wg_edge(b, lock, j, WG_EDGE_WAITS_FOR, false, "threading.py is joining")->hidden = true;
+		wg_edge(b, lock, j, WG_EDGE_WAITS_FOR, false, "threading.py is joining")->hidden =
+			true;
 		return true;
 	}
 	if (resolve_pool(c, lock))
@@ -323,6 +335,6 @@ bool wg_resolve_python(struct wg_ctx *c, uint32_t lock)
 		n->wdoes = "waits for room in a queue";
 	else if (wg_frames_py_at(c->t, "threading.py", "wait"))
 		n->wdoes = wg_py_has(c->t, "threading.py", "Event.wait") ? "waits for an event"
-									  : "waits for a condition";
+									 : "waits for a condition";
 	return false;
 }

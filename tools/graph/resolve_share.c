@@ -17,7 +17,8 @@ static bool same_program(const struct wg_process *a, const struct wg_process *b)
 static void could_act(struct wg_ctx *c, uint32_t from, int32_t proc, const char *how)
 {
 	struct wg_b *b = c->b;
-	struct wg_iedge *e = wg_edge(b, from, wg_process_actor(b, proc), WG_EDGE_WOKEN_BY, false, how);
+	struct wg_iedge *e =
+		wg_edge(b, from, wg_process_actor(b, proc), WG_EDGE_WOKEN_BY, false, how);
 
 	e->guess = true;
 	e->since = c->t->wait.since_s;
@@ -48,9 +49,11 @@ bool wg_sharer_targets(struct wg_ctx *c, uint32_t lock)
 	}
 	for (uint32_t i = 0; i < b->np; i++) {
 		const struct wg_process *o = b->pi[i].p;
-		bool kin = o->ppid == p->pid || p->ppid == o->pid || (o->ppid == p->ppid && o->ppid > 1);
+		bool kin = o->ppid == p->pid || p->ppid == o->pid ||
+			   (o->ppid == p->ppid && o->ppid > 1);
 
-		if (!b->pi[i].dead || !kin || b->pi[i].host != b->pi[c->proc].host || !same_program(o, p))
+		if (!b->pi[i].dead || !kin || b->pi[i].host != b->pi[c->proc].host ||
+		    !same_program(o, p))
 			continue;
 		could_act(c, lock, (int32_t)i, "a process of its family that has ended");
 		n++;
@@ -64,7 +67,8 @@ bool wg_sharer_targets(struct wg_ctx *c, uint32_t lock)
 
 static bool same_sem(const struct wg_wait *a, const struct wg_wait *b)
 {
-	return a->op == WG_OP_SYSV && b->op == WG_OP_SYSV && a->key == b->key && a->ipc_num == b->ipc_num;
+	return a->op == WG_OP_SYSV && b->op == WG_OP_SYSV && a->key == b->key &&
+	       a->ipc_num == b->ipc_num;
 }
 
 /*
@@ -95,7 +99,8 @@ static bool sem_holder(struct wg_ctx *c, uint32_t node)
 	if (w->ipc_last_alive) /* it lives, and is not among the facts */
 		return false;
 	wg_set_end(b, node, CL_LOCK_ORPHANED, FATE_STUCK, WG_LIKELY,
-		   wg_say(b, "pid %d was the last to operate on it, left it at 0 and has ended", w->ipc_last));
+		   wg_say(b, "pid %d was the last to operate on it, left it at 0 and has ended",
+			  w->ipc_last));
 	x = &b->n.v[node].end;
 	x->gone = true;
 	x->pid = w->ipc_last;
@@ -120,8 +125,10 @@ bool wg_sysv_targets(struct wg_ctx *c, uint32_t node)
 	o = wg_pid_proc(b, b->pi[c->proc].host, w->ipc_last);
 	if (o < 0 || o == c->proc)
 		return false;
-	e = wg_edge(b, node, wg_process_actor(b, o), sends ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY, false,
-		    sends ? "it was the last to receive from the queue" : "it was the last to send to the queue");
+	e = wg_edge(b, node, wg_process_actor(b, o), sends ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY,
+		    false,
+		    sends ? "it was the last to receive from the queue"
+			  : "it was the last to send to the queue");
 	e->since = w->since_s;
 	if (!b->pi[o].dead)
 		e->idle_cls = sends ? CL_PIPE_FULL : CL_PEER_SILENT;

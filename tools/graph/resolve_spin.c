@@ -34,14 +34,16 @@ static void polls(struct wg_ctx *c, enum wg_class cls, enum wg_certainty sure, c
 	n->polls_cpu = true;
 	n->wsince = WG_NO_SEC; /* one round is short, however long it has gone round */
 	wg_set_end(b, c->node, cls, FATE_STUCK, sure, text);
-	/* A flag in shared memory is set by another process of the job: one that works may yet do it. */
+	/* A flag in shared memory is set by another process of the job: one that works may yet do
+	 * it. */
 	if (cls == CL_SPIN_WAIT && !object) {
 		uint32_t e0 = (uint32_t)b->e.n;
 
 		wg_kin_targets(c, c->node);
 		for (uint32_t k = e0; k < b->e.n; k++)
 			if (b->e.v[k].idle_cls) {
-				/* One that sleeps for a moment may set it each time that it wakes. */
+				/* One that sleeps for a moment may set it each time that it wakes.
+				 */
 				b->e.v[k].idle_cls = CL_SPIN_WAIT;
 				b->e.v[k].since = 0;
 			}
@@ -78,17 +80,19 @@ static int32_t opener(const struct wg_ctx *c, const char *path)
 
 static void poll_path(struct wg_ctx *c, const char *call, const char *path)
 {
-	static const char *const opens[] = {"open", "openat", "openat2", "creat", "mkdir", "mkdirat",
-					    "link", "linkat", "symlink", "symlinkat", NULL};
+	static const char *const opens[] = {"open",    "openat",    "openat2", "creat",
+					    "mkdir",   "mkdirat",   "link",    "linkat",
+					    "symlink", "symlinkat", NULL};
 	const struct wg_thread *t = c->t;
 	struct wg_b *b = c->b;
 	bool creates = one_of(call, opens) && t->repeat_errno == EEXIST;
-	bool there = t->repeat_exists == 1 ||
-		     (!wg_has_int(t->repeat_exists) && wg_has_int(t->repeat_errno) && !t->repeat_errno);
+	bool there = t->repeat_exists == 1 || (!wg_has_int(t->repeat_exists) &&
+					       wg_has_int(t->repeat_errno) && !t->repeat_errno);
 	bool absent = t->repeat_exists == 0 || t->repeat_errno == ENOENT;
-	const char *age = wg_has_sec(t->repeat_file_age_s)
-				  ? wg_say(b, ", last touched %s ago", wg_secs(b, t->repeat_file_age_s))
-				  : "";
+	const char *age =
+		wg_has_sec(t->repeat_file_age_s)
+			? wg_say(b, ", last touched %s ago", wg_secs(b, t->repeat_file_age_s))
+			: "";
 	int32_t who;
 
 	if (absent && !creates) {
@@ -100,14 +104,20 @@ static void poll_path(struct wg_ctx *c, const char *call, const char *path)
 	    (!there && !absent && looks_like_lock(path))) {
 		who = opener(c, path);
 		polls(c, CL_FILE_LOCK, creates ? WG_CERTAIN : WG_LIKELY, path,
-		      who >= 0
-			      ? wg_say(b, "it polls with %s for the lock file %s to go away%s; pid %d has "
-					  "it open", call, path, age, b->pi[who].p->pid)
-			      : wg_say(b, "it polls with %s for the lock file %s to go away%s; no process "
-					  "that could be looked at has it open", call, path, age));
+		      who >= 0 ? wg_say(b,
+					"it polls with %s for the lock file %s to go away%s; pid "
+					"%d has "
+					"it open",
+					call, path, age, b->pi[who].p->pid)
+			       : wg_say(b,
+					"it polls with %s for the lock file %s to go away%s; no "
+					"process "
+					"that could be looked at has it open",
+					call, path, age));
 		if (who >= 0) {
-			struct wg_iedge *e = wg_edge(b, c->node, wg_process_actor(b, who),
-						     WG_EDGE_HELD_BY, false, "it has the lock file open");
+			struct wg_iedge *e =
+				wg_edge(b, c->node, wg_process_actor(b, who), WG_EDGE_HELD_BY,
+					false, "it has the lock file open");
 
 			e->idle_cls = CL_FILE_LOCK;
 			b->n.v[c->node].end.pid = b->pi[who].p->pid;
@@ -115,7 +125,8 @@ static void poll_path(struct wg_ctx *c, const char *call, const char *path)
 		return;
 	}
 	polls(c, CL_SPIN_WAIT, WG_LIKELY, path,
-	      wg_say(b, "it repeats %s on %s%s, and what it waits for does not come", call, path, age));
+	      wg_say(b, "it repeats %s on %s%s, and what it waits for does not come", call, path,
+		     age));
 }
 
 /* Its GPU work goes on, or CUDA calls of it return: no thread of it can be said to poll in vain. */
@@ -131,16 +142,19 @@ static bool program_moves(const struct wg_process *p)
 
 bool wg_resolve_spin(struct wg_ctx *c)
 {
-	static const char *const sleeps[] = {"nanosleep", "clock_nanosleep", "select", "pselect6",
-					     "poll", "ppoll", "epoll_wait", "epoll_pwait", "futex",
-					     "restart_syscall", "gettimeofday", "clock_gettime", NULL};
+	static const char *const sleeps[] = {
+		"nanosleep",	"clock_nanosleep", "select",	  "pselect6", "poll",
+		"ppoll",	"epoll_wait",	   "epoll_pwait", "futex",    "restart_syscall",
+		"gettimeofday", "clock_gettime",   NULL};
 	static const char *const waits[] = {"wait4", "waitid", NULL};
 	static const char *const locks[] = {"flock", "fcntl", NULL};
-	static const char *const reads[] = {"read", "recvfrom", "recvmsg", "readv", "pread64", NULL};
-	static const char *const asks[] = {"sched_yield", "stat", "lstat", "fstat", "newfstatat", "statx",
-					   "access", "faccessat", "faccessat2", "readlink", "readlinkat",
-					   "kill", "tgkill", "getppid", "getpgid", "getsockopt", "times",
-					   "getrusage", "sysinfo", "mincore", "lseek", NULL};
+	static const char *const reads[] = {"read",  "recvfrom", "recvmsg",
+					    "readv", "pread64",	 NULL};
+	static const char *const asks[] = {
+		"sched_yield", "stat",	    "lstat",	  "fstat",	"newfstatat", "statx",
+		"access",      "faccessat", "faccessat2", "readlink",	"readlinkat", "kill",
+		"tgkill",      "getppid",   "getpgid",	  "getsockopt", "times",      "getrusage",
+		"sysinfo",     "mincore",   "lseek",	  NULL};
 	static const char *const writes[] = {"write", "sendto", "sendmsg", "writev", NULL};
 	const struct wg_thread *t = c->t;
 	const char *call = t->repeat_syscall;
@@ -153,7 +167,8 @@ bool wg_resolve_spin(struct wg_ctx *c)
 		x = wg_fd(b, c->proc, t->repeat_fd);
 		if (one_of(call, sleeps))
 			return false;
-		/* Between calls that return and a GPU that moves on, a yield is how it waits, not for what. */
+		/* Between calls that return and a GPU that moves on, a yield is how it waits, not
+		 * for what. */
 		if (!strcmp(call, "sched_yield") && program_moves(c->p))
 			return false;
 		if (wg_resolve_limits(c))
@@ -173,10 +188,14 @@ bool wg_resolve_spin(struct wg_ctx *c)
 
 			polls(c, CL_FILE_LOCK, WG_LIKELY, path,
 			      unsupported
-				      ? wg_say(b, "%s on %s fails each time: its file system does not support "
-						  "such locks, nobody holds it", call, path ? path : "a file")
-				      : wg_say(b, "it asks with %s for the lock on %s over and over", call,
-					       path ? path : "a file"));
+				      ? wg_say(b,
+					       "%s on %s fails each time: its file system does not "
+					       "support "
+					       "such locks, nobody holds it",
+					       call, path ? path : "a file")
+				      : wg_say(b,
+					       "it asks with %s for the lock on %s over and over",
+					       call, path ? path : "a file"));
 			if (x && !unsupported) { /* the lock's holders, as for a blocking request */
 				uint32_t k = wg_map_get(&b->flocks, x->dev, x->ino, 0);
 
@@ -187,7 +206,8 @@ bool wg_resolve_spin(struct wg_ctx *c)
 
 					if (l->blocked || i < 0 || i == c->proc || b->pi[i].dead)
 						continue;
-					e = wg_edge(b, c->node, wg_process_actor(b, i), WG_EDGE_HELD_BY, true,
+					e = wg_edge(b, c->node, wg_process_actor(b, i),
+						    WG_EDGE_HELD_BY, true,
 						    "the kernel's lock table");
 					e->idle_cls = CL_FILE_LOCK;
 					e->since = t->wait.since_s;
@@ -207,8 +227,8 @@ bool wg_resolve_spin(struct wg_ctx *c)
 			return true;
 		}
 		/*
-		 * A call that succeeds each time and does something (an accept, an open) is work; one
-		 * that fails each time, or only asks, is a poll.
+		 * A call that succeeds each time and does something (an accept, an open) is work;
+		 * one that fails each time, or only asks, is a poll.
 		 */
 		if (!(wg_has_int(t->repeat_errno) && t->repeat_errno != 0) && !one_of(call, asks))
 			return false;
@@ -227,7 +247,9 @@ bool wg_resolve_spin(struct wg_ctx *c)
 	if (kind != LOOP_POLLS)
 		return false;
 	polls(c, CL_SPIN_WAIT, WG_LIKELY, NULL,
-	      wg_say(b, "it burns CPU in a loop of at most %llu bytes%s%s that only reads memory and compares",
+	      wg_say(b,
+		     "it burns CPU in a loop of at most %llu bytes%s%s that only reads memory and "
+		     "compares",
 		     (unsigned long long)(hi - lo + 16), wg_where(b, t) ? " in " : "",
 		     wg_where(b, t) ? wg_where(b, t) : ""));
 	return true;
@@ -243,11 +265,14 @@ static bool at(int64_t used, int64_t limit)
 bool wg_resolve_limits(struct wg_ctx *c)
 {
 	static const char *const forks[] = {"clone", "clone3", "fork", "vfork", NULL};
-	static const char *const opens[] = {"open", "openat", "openat2", "socket", "accept", "accept4",
-					    "pipe", "pipe2", "dup", "eventfd2", "epoll_create1",
-					    "memfd_create", "creat", "timerfd_create", NULL};
-	static const char *const spaces[] = {"fallocate", "ftruncate", "write", "pwrite64", "mmap", NULL};
-	static const char *const pins[] = {"mlock", "mlock2", "mlockall", "mmap", "io_uring_register", NULL};
+	static const char *const opens[] = {
+		"open",	 "openat",	   "openat2", "socket",	  "accept",	   "accept4",
+		"pipe",	 "pipe2",	   "dup",     "eventfd2", "epoll_create1", "memfd_create",
+		"creat", "timerfd_create", NULL};
+	static const char *const spaces[] = {"fallocate", "ftruncate", "write",
+					     "pwrite64",  "mmap",      NULL};
+	static const char *const pins[] = {
+		"mlock", "mlock2", "mlockall", "mmap", "io_uring_register", NULL};
 	const struct wg_process *p = c->p;
 	const struct wg_thread *t = c->t;
 	const struct wg_cgroup *g = &p->cgroup;
@@ -257,37 +282,47 @@ bool wg_resolve_limits(struct wg_ctx *c)
 	bool fails = call && (!wg_has_int(t->repeat_errno) || t->repeat_errno != 0);
 
 	if (wg_kernel_has(t, "mem_cgroup_oom") || wg_kernel_has(t, "pagefault_out_of_memory"))
-		what = wg_say(b, "its control group %s has reached its memory limit%s%s, and nobody makes room",
+		what = wg_say(b,
+			      "its control group %s has reached its memory limit%s%s, and nobody "
+			      "makes room",
 			      g->path ? g->path : "", wg_has_int(g->mem_max) ? " of " : "",
 			      wg_has_int(g->mem_max) ? wg_bytes(b, g->mem_max) : "");
 	else if (wg_kernel_has(t, "mem_cgroup_handle_over_high"))
 		what = wg_say(b, "its control group %s is over its memory limit and is throttled",
 			      g->path ? g->path : "");
-	else if (at(g->pids_current, g->pids_max) && ((fails && one_of(call, forks)) || (!call && retries)))
+	else if (at(g->pids_current, g->pids_max) &&
+		 ((fails && one_of(call, forks)) || (!call && retries)))
 		what = wg_say(b, "its control group has reached its limit of %lld tasks",
 			      (long long)g->pids_max);
-	else if (at(p->nproc_used, p->nproc_limit) && ((fails && one_of(call, forks)) || (!call && retries)))
+	else if (at(p->nproc_used, p->nproc_limit) &&
+		 ((fails && one_of(call, forks)) || (!call && retries)))
 		what = wg_say(b, "its user has reached the limit of %lld processes and threads",
 			      (long long)p->nproc_limit);
-	else if (at(p->nofile_used, p->nofile_limit) && ((fails && one_of(call, opens)) || (!call && retries)))
+	else if (at(p->nofile_used, p->nofile_limit) &&
+		 ((fails && one_of(call, opens)) || (!call && retries)))
 		what = wg_say(b, "it has reached its limit of %lld open descriptors",
 			      (long long)p->nofile_limit);
 	else if (wg_has_int(p->shm_free) && p->shm_free < 65536 && wg_has_int(p->shm_size) &&
 		 p->shm_size > 0 &&
-		 ((fails && one_of(call, spaces) && (!wg_has_int(t->repeat_errno) || t->repeat_errno == ENOSPC)) ||
+		 ((fails && one_of(call, spaces) &&
+		   (!wg_has_int(t->repeat_errno) || t->repeat_errno == ENOSPC)) ||
 		  (!call && retries)))
 		what = wg_say(b, "/dev/shm is full: %s of %s free", wg_bytes(b, p->shm_free),
 			      wg_bytes(b, p->shm_size));
-	else if (at(p->memlock_used, p->memlock_limit) && ((fails && one_of(call, pins)) || (!call && retries)))
+	else if (at(p->memlock_used, p->memlock_limit) &&
+		 ((fails && one_of(call, pins)) || (!call && retries)))
 		what = wg_say(b, "it has reached its limit of %s of locked memory",
 			      wg_bytes(b, p->memlock_limit));
 	else if (wg_has_int(g->cpu_periods_delta) && g->cpu_periods_delta >= 2 &&
 		 wg_has_int(g->cpu_throttled_delta) &&
-		 g->cpu_throttled_delta * 10 >= g->cpu_periods_delta * 9 && wg_has_sec(g->cpu_quota) &&
-		 g->cpu_quota <= 0.1 && t->wait.op == WG_OP_RUNNING)
-		what = wg_say(b, "its control group may use %.0f %% of one processor and is throttled in "
-				 "%lld of %lld periods", g->cpu_quota * 100,
-			      (long long)g->cpu_throttled_delta, (long long)g->cpu_periods_delta);
+		 g->cpu_throttled_delta * 10 >= g->cpu_periods_delta * 9 &&
+		 wg_has_sec(g->cpu_quota) && g->cpu_quota <= 0.1 && t->wait.op == WG_OP_RUNNING)
+		what = wg_say(
+			b,
+			"its control group may use %.0f %% of one processor and is throttled in "
+			"%lld of %lld periods",
+			g->cpu_quota * 100, (long long)g->cpu_throttled_delta,
+			(long long)g->cpu_periods_delta);
 	/* The error itself tells of a limit, whichever it was and whoever set it. */
 	if (!what && call && wg_has_int(t->repeat_errno)) {
 		const char *path = t->repeat_path ? wg_say(b, " for %s", t->repeat_path) : "";
@@ -296,16 +331,21 @@ bool wg_resolve_limits(struct wg_ctx *c)
 			what = wg_say(b, "%s fails each time: too many open descriptors", call);
 		else if (t->repeat_errno == ENOSPC || t->repeat_errno == EDQUOT)
 			what = wg_say(b, "%s%s fails each time: no space left", call, path);
-		else if (one_of(call, forks) && (t->repeat_errno == EAGAIN || t->repeat_errno == ENOMEM))
-			what = wg_say(b, "%s fails each time: no more processes or threads may be made", call);
-		else if (one_of(call, pins) && (t->repeat_errno == ENOMEM || t->repeat_errno == EAGAIN ||
-						t->repeat_errno == EPERM))
+		else if (one_of(call, forks) &&
+			 (t->repeat_errno == EAGAIN || t->repeat_errno == ENOMEM))
+			what = wg_say(
+				b, "%s fails each time: no more processes or threads may be made",
+				call);
+		else if (one_of(call, pins) &&
+			 (t->repeat_errno == ENOMEM || t->repeat_errno == EAGAIN ||
+			  t->repeat_errno == EPERM))
 			what = wg_say(b, "%s fails each time: no more memory may be %s", call,
 				      !strcmp(call, "mmap") ? "mapped" : "locked");
 	}
 	if (!what)
 		return false;
-	b->n.v[c->node].wdoes = call ? "repeats a call that a limit makes fail" : "waits to try again";
+	b->n.v[c->node].wdoes =
+		call ? "repeats a call that a limit makes fail" : "waits to try again";
 	b->n.v[c->node].wobject = call;
 	b->n.v[c->node].polls_cpu = true;
 	b->n.v[c->node].wsince = WG_NO_SEC;

@@ -212,7 +212,8 @@ static void find_hung(struct wg_b *b, struct choice *hung, struct choice *young)
 
 	for (uint32_t i = 0; i < b->np; i++)
 		if (b->pi[i].asked && !b->pi[i].dead && b->pi[i].main_thr >= 0)
-			consider(b, b->pi[i].tbase + (uint32_t)b->pi[i].main_thr, false, hung, young);
+			consider(b, b->pi[i].tbase + (uint32_t)b->pi[i].main_thr, false, hung,
+				 young);
 	if (hung->found)
 		return;
 	for (uint32_t i = 0; i < b->np; i++) {
@@ -221,7 +222,8 @@ static void find_hung(struct wg_b *b, struct choice *hung, struct choice *young)
 		for (uint32_t k = 0; k < b->pi[i].p->threads.n && budget; k++) {
 			const struct wg_inode *n = &b->n.v[b->pi[i].tbase + k];
 
-			if ((int32_t)k == b->pi[i].main_thr || n->bystander || n->fate != FATE_STUCK)
+			if ((int32_t)k == b->pi[i].main_thr || n->bystander ||
+			    n->fate != FATE_STUCK)
 				continue;
 			budget--;
 			consider(b, b->pi[i].tbase + k, true, hung, young);
@@ -243,7 +245,8 @@ static void find_hung(struct wg_b *b, struct choice *hung, struct choice *young)
 			under = b->pi[k].asked && wg_is_ancestor(b, (int32_t)k, (int32_t)i) &&
 				polls_children(b, (int32_t)k);
 		if (under)
-			consider(b, b->pi[i].tbase + (uint32_t)b->pi[i].main_thr, false, hung, young);
+			consider(b, b->pi[i].tbase + (uint32_t)b->pi[i].main_thr, false, hung,
+				 young);
 	}
 	if (hung->found)
 		return;
@@ -297,7 +300,8 @@ static bool queued_behind(const struct wg_b *b, const struct wg_finding *f)
 		call = &t->calls.v[t->calls.n - 1];
 		if (call->kind != WG_CALL_MODULE && call->kind != WG_CALL_LAUNCH)
 			continue;
-		if (call->has_stream && ((const struct wg_stream *)b->n.v[e->to].obj)->handle == call->stream)
+		if (call->has_stream &&
+		    ((const struct wg_stream *)b->n.v[e->to].obj)->handle == call->stream)
 			continue;
 		for (size_t k = 0; k < b->e.n; k++)
 			if (b->e.v[k].implicit && b->e.v[k].kind == WG_EDGE_HELD_BY &&
@@ -401,7 +405,8 @@ static void not_hung(struct wg_b *b, struct wg_finding *best, const struct wg_fi
 				for (uint32_t k = 0; k < b->n.n; k++) {
 					struct wg_finding f;
 
-					if (b->n.v[k].type != IT_STREAM || b->n.v[k].proc != (int32_t)i ||
+					if (b->n.v[k].type != IT_STREAM ||
+					    b->n.v[k].proc != (int32_t)i ||
 					    b->n.v[k].fate != FATE_MOVING || !wg_find(b, k, &f) ||
 					    f.cls != CL_BUSY_GPU)
 						continue;
@@ -562,7 +567,8 @@ static void set_culprit(struct wg_b *b, const struct wg_finding *f, const struct
 		else
 			culprit_thread(b, b->pi[n->proc].node);
 	}
-	if (f->end && (wg_has_int(f->end->pid) || wg_has_int(f->end->tid) || wg_has_int(f->end->rank)) &&
+	if (f->end &&
+	    (wg_has_int(f->end->pid) || wg_has_int(f->end->tid) || wg_has_int(f->end->rank)) &&
 	    !(f->by && f->cls == CL_COLL_MISSING)) {
 		int32_t i = wg_has_int(f->end->pid) && n->proc >= 0
 				    ? wg_pid_proc(b, b->pi[n->proc].host, (int32_t)f->end->pid)
@@ -592,8 +598,9 @@ static void set_culprit(struct wg_b *b, const struct wg_finding *f, const struct
 	for (size_t i = f->npath; i-- > 0 && !c->comm;) {
 		const struct wg_inode *x = &b->n.v[b->e.v[f->path[i]].from];
 
-		if (x->type == IT_COLLECTIVE && (f->cls == CL_COLL_MISSING || f->cls == CL_PEER_DEAD ||
-						 f->cls == CL_OOM_SWALLOWED || f->cls == CL_STOPPED)) {
+		if (x->type == IT_COLLECTIVE &&
+		    (f->cls == CL_COLL_MISSING || f->cls == CL_PEER_DEAD ||
+		     f->cls == CL_OOM_SWALLOWED || f->cls == CL_STOPPED)) {
 			const struct wg_comm *cm = x->obj;
 			struct wg_group *g = wg_group_of(b, cm->id);
 			int32_t proc = -1;
@@ -636,21 +643,24 @@ void wg_verdict(struct wg_b *b)
 			v->confidence = WG_CONF_GUESS;
 			v->class_name = wg_class_names[CL_UNKNOWN];
 			*wg_push(b->a, &v->not_established) =
-				wg_say(b, "whether it stands still: there was only one look (it looks like %s)",
+				wg_say(b,
+				       "whether it stands still: there was only one look (it looks "
+				       "like %s)",
 				       wg_class_names[f.cls]);
 			f.cls = CL_UNKNOWN;
 		} else {
 			v->hung = WG_HUNG_YES;
 			v->class_name = wg_class_names[f.cls];
-			v->confidence = f.certain && still == WG_CERTAIN ? WG_CONF_CERTAIN : WG_CONF_LIKELY;
+			v->confidence =
+				f.certain && still == WG_CERTAIN ? WG_CONF_CERTAIN : WG_CONF_LIKELY;
 			if (f.end && f.end->certainty == WG_GUESS && !f.by)
 				v->confidence = WG_CONF_GUESS;
 		}
 	} else if (young.found) {
 		f = young.f;
-		*wg_push(b->a, &v->not_established) =
-			wg_say(b, "whether this is more than a pause: it has lasted %s (it looks like %s)",
-			       wg_secs(b, young.since), wg_class_names[f.cls]);
+		*wg_push(b->a, &v->not_established) = wg_say(
+			b, "whether this is more than a pause: it has lasted %s (it looks like %s)",
+			wg_secs(b, young.since), wg_class_names[f.cls]);
 		f.cls = CL_UNKNOWN;
 		v->hung = WG_HUNG_NULL;
 		v->confidence = WG_CONF_GUESS;
@@ -668,7 +678,7 @@ void wg_verdict(struct wg_b *b)
 		} else {
 			v->hung = WG_HUNG_NO;
 			v->confidence = f.certain && f.fate != FATE_PENDING ? WG_CONF_CERTAIN
-									     : WG_CONF_LIKELY;
+									    : WG_CONF_LIKELY;
 		}
 		v->class_name = wg_class_names[f.cls];
 	}

@@ -19,7 +19,8 @@ const char *wg_name_process(struct wg_b *b, int32_t proc)
 	if (wg_has_int(pi->rank))
 		pi->name = wg_say(b, "rank %lld (pid %d%s)", (long long)pi->rank, pi->p->pid, host);
 	else
-		pi->name = wg_say(b, "%s (pid %d%s)", pi->p->comm ? pi->p->comm : "process", pi->p->pid, host);
+		pi->name = wg_say(b, "%s (pid %d%s)", pi->p->comm ? pi->p->comm : "process",
+				  pi->p->pid, host);
 	return pi->name;
 }
 
@@ -30,10 +31,11 @@ const char *wg_name_thread(struct wg_b *b, uint32_t node)
 	const struct wg_thread *t = wg_thr(b, n);
 
 	if (t->tid == p->pid)
-		return p->threads.n == 1 ? wg_name_process(b, n->proc)
-					 : wg_say(b, "main thread of %s", wg_name_process(b, n->proc));
-	return wg_say(b, "thread %d%s%s%s of %s", t->tid, t->name ? " '" : "", t->name ? t->name : "",
-		      t->name ? "'" : "", wg_name_process(b, n->proc));
+		return p->threads.n == 1
+			       ? wg_name_process(b, n->proc)
+			       : wg_say(b, "main thread of %s", wg_name_process(b, n->proc));
+	return wg_say(b, "thread %d%s%s%s of %s", t->tid, t->name ? " '" : "",
+		      t->name ? t->name : "", t->name ? "'" : "", wg_name_process(b, n->proc));
 }
 
 const char *wg_name_node(struct wg_b *b, uint32_t node)
@@ -71,7 +73,8 @@ const char *wg_phase(struct wg_b *b, int32_t proc)
 	for (size_t i = 0; i < p->comms.n; i++) {
 		const char *s = p->comms.v[i].state;
 
-		if (s && (!strcmp(s, "finalizing") || !strcmp(s, "aborting") || !strcmp(s, "destroying")))
+		if (s && (!strcmp(s, "finalizing") || !strcmp(s, "aborting") ||
+			  !strcmp(s, "destroying")))
 			return "teardown";
 	}
 	if (b->pi[proc].main_thr < 0)
@@ -97,7 +100,8 @@ const char *wg_phase(struct wg_b *b, int32_t proc)
 /* The function of the C library that a user knows: pthread_mutex_lock rather than futex. */
 static const char *known_function(const struct wg_thread *t)
 {
-	static const char *const names[] = {"pthread_", "sem_", "std::condition_variable", "std::mutex"};
+	static const char *const names[] = {"pthread_", "sem_", "std::condition_variable",
+					    "std::mutex"};
 
 	for (size_t i = 0; i < t->native_stack.n && i < 8; i++) {
 		const char *s = t->native_stack.v[i].symbol;
@@ -119,9 +123,10 @@ static const char *known_function(const struct wg_thread *t)
 static const char *preposition(const struct wg_inode *n)
 {
 	static const char *const by_kind[][2] = {
-		{"read", " from "}, {"write", " to "},	  {"futex", " for "},	 {"poll", " for "},
-		{"cuda", " on "},   {"nccl", " for "},	  {"file-lock", " for "}, {"sync", " on "},
-		{"accept", " on "}, {"connect", " with "}, {"spin", " on "},	 {"other", " on "},
+		{"read", " from "},	{"write", " to "}, {"futex", " for "},
+		{"poll", " for "},	{"cuda", " on "},  {"nccl", " for "},
+		{"file-lock", " for "}, {"sync", " on "},  {"accept", " on "},
+		{"connect", " with "},	{"spin", " on "},  {"other", " on "},
 	};
 
 	if (n->polls_cpu)
@@ -145,14 +150,15 @@ static const char *doing_for(struct wg_b *b, uint32_t node, bool object)
 		call = t->calls.v[0].function;
 	else if (futex && !t->python_stack.n)
 		call = known_function(t);
-	else if (n->wcall && n->wkind && !futex && strcmp(n->wkind, "gil") && strcmp(n->wkind, "join") &&
-		 !n->polls_cpu && !t->python_stack.n)
+	else if (n->wcall && n->wkind && !futex && strcmp(n->wkind, "gil") &&
+		 strcmp(n->wkind, "join") && !n->polls_cpu && !t->python_stack.n)
 		call = n->wcall;
 	if (where && call && !strncmp(where, call, strlen(call)))
 		call = NULL; /* the place says it already */
 	object = object && n->wobject && n->wkind && preposition(n);
-	return wg_say(b, "%s%s%s%s%s%s%s%s", does, object ? preposition(n) : "", object ? n->wobject : "",
-		      call ? " in " : "", call ? call : "", where ? " at " : "", where ? where : "", since);
+	return wg_say(b, "%s%s%s%s%s%s%s%s", does, object ? preposition(n) : "",
+		      object ? n->wobject : "", call ? " in " : "", call ? call : "",
+		      where ? " at " : "", where ? where : "", since);
 }
 
 static const char *doing(struct wg_b *b, uint32_t node)
@@ -163,15 +169,24 @@ static const char *doing(struct wg_b *b, uint32_t node)
 static const char *link_says(const struct wg_iedge *e)
 {
 	switch (e->kind) {
-	case WG_EDGE_HELD_BY: return "is held by";
-	case WG_EDGE_WRITTEN_BY: return "should be written by";
-	case WG_EDGE_READ_BY: return "should be read by";
-	case WG_EDGE_ENQUEUED_ON: return "comes after what is on";
-	case WG_EDGE_RUNS: return "is at";
-	case WG_EDGE_MEMBER: return "waits for";
-	case WG_EDGE_CHILD_OF: return "is the process";
-	case WG_EDGE_WOKEN_BY: return "could be signalled by";
-	default: return "waits for";
+	case WG_EDGE_HELD_BY:
+		return "is held by";
+	case WG_EDGE_WRITTEN_BY:
+		return "should be written by";
+	case WG_EDGE_READ_BY:
+		return "should be read by";
+	case WG_EDGE_ENQUEUED_ON:
+		return "comes after what is on";
+	case WG_EDGE_RUNS:
+		return "is at";
+	case WG_EDGE_MEMBER:
+		return "waits for";
+	case WG_EDGE_CHILD_OF:
+		return "is the process";
+	case WG_EDGE_WOKEN_BY:
+		return "could be signalled by";
+	default:
+		return "waits for";
 	}
 }
 
@@ -205,7 +220,8 @@ static void tell_chain(struct wg_b *b, const struct wg_finding *f)
 		/* Past the nodes that only stand for "some thread of". */
 		while (i + 1 < f->npath &&
 		       (passes(&b->n.v[to]) ||
-			(b->n.v[to].type == IT_PROCESS && b->n.v[b->e.v[f->path[i + 1]].to].type == IT_THREAD))) {
+			(b->n.v[to].type == IT_PROCESS &&
+			 b->n.v[b->e.v[f->path[i + 1]].to].type == IT_THREAD))) {
 			const struct wg_iedge *x = &b->e.v[f->path[++i]];
 
 			certain &= x->certain;
@@ -219,25 +235,29 @@ static void tell_chain(struct wg_b *b, const struct wg_finding *f)
 				     !strcmp(from->wobject, obj);
 
 			if (named || (from->wkind && !strcmp(from->wkind, "gil")))
-				step(b, wg_say(b, "%s %s%s", wg_name_thread(b, at), doing_for(b, at, named),
-					       unsure));
+				step(b, wg_say(b, "%s %s%s", wg_name_thread(b, at),
+					       doing_for(b, at, named), unsure));
 			else
-				step(b, wg_say(b, "%s %s %s %s%s", wg_name_thread(b, at), doing(b, at),
-					       e->says ? e->says
-					       : b->n.v[to].type == IT_THREAD ? "behind" : "for",
-					       obj, unsure));
+				step(b,
+				     wg_say(b, "%s %s %s %s%s", wg_name_thread(b, at), doing(b, at),
+					    e->says			   ? e->says
+					    : b->n.v[to].type == IT_THREAD ? "behind"
+									   : "for",
+					    obj, unsure));
 		} else if (from->type == IT_STREAM && e->kind == WG_EDGE_RUNS &&
 			   b->n.v[to].type == IT_COLLECTIVE) {
-			step(b, wg_say(b, "%s is at %s%s", wg_name_node(b, at), wg_name_node(b, to), unsure));
+			step(b, wg_say(b, "%s is at %s%s", wg_name_node(b, at), wg_name_node(b, to),
+				       unsure));
 		} else if (from->type == IT_STREAM && e->kind == WG_EDGE_RUNS) {
 			step(b, wg_say(b, "%s waits for a host function, which runs on %s%s",
 				       wg_name_node(b, at), wg_name_node(b, to), unsure));
 		} else if (from->type == IT_COLLECTIVE) {
-			step(b, wg_say(b, "%s waits for %s: %s%s", wg_name_node(b, at), wg_name_node(b, to),
-				       evidence ? evidence : "", unsure));
+			step(b, wg_say(b, "%s waits for %s: %s%s", wg_name_node(b, at),
+				       wg_name_node(b, to), evidence ? evidence : "", unsure));
 		} else {
-			step(b, wg_say(b, "%s %s %s%s", wg_name_node(b, at),
-				       e->says ? e->says : link_says(e), wg_name_node(b, to), unsure));
+			step(b,
+			     wg_say(b, "%s %s %s%s", wg_name_node(b, at),
+				    e->says ? e->says : link_says(e), wg_name_node(b, to), unsure));
 		}
 		at = to;
 		i++;
@@ -268,19 +288,23 @@ static const char *tell_ring(struct wg_b *b, const struct wg_finding *f)
 		const struct wg_inode *from = &b->n.v[e->from], *to = &b->n.v[e->to];
 		const char *one;
 
-		if (from->type != IT_THREAD && !(from->type == IT_STREAM || from->type == IT_COLLECTIVE))
+		if (from->type != IT_THREAD &&
+		    !(from->type == IT_STREAM || from->type == IT_COLLECTIVE))
 			continue;
 		if (passes(to) || to->type == IT_PROCESS)
 			one = wg_say(b, "%s %s", wg_name_node(b, e->from),
 				     from->type == IT_THREAD ? doing(b, e->from) : "waits");
-		else if (from->type == IT_THREAD && (from->wobject || (from->wkind && !strcmp(from->wkind, "gil"))) &&
+		else if (from->type == IT_THREAD &&
+			 (from->wobject || (from->wkind && !strcmp(from->wkind, "gil"))) &&
 			 !e->says)
-			one = wg_say(b, "%s %s", wg_name_node(b, e->from), doing_for(b, e->from, true));
+			one = wg_say(b, "%s %s", wg_name_node(b, e->from),
+				     doing_for(b, e->from, true));
 		else if (from->type == IT_THREAD)
 			one = wg_say(b, "%s %s %s %s", wg_name_node(b, e->from), doing(b, e->from),
 				     e->says ? e->says : "for", wg_name_node(b, e->to));
 		else
-			one = wg_say(b, "%s waits for %s", wg_name_node(b, e->from), wg_name_node(b, e->to));
+			one = wg_say(b, "%s waits for %s", wg_name_node(b, e->from),
+				     wg_name_node(b, e->to));
 		if (said++ >= 6)
 			return wg_say(b, "%s ...", s);
 		s = s ? wg_say(b, "%s; %s", s, one) : one;
@@ -302,7 +326,10 @@ static const char *ring_of(const struct wg_b *b, const struct wg_finding *f)
 		threads = true;
 		proc = n->proc;
 	}
-	return f->cls == CL_COLL_CYCLE ? "Ranks" : processes ? "Processes" : threads ? "Threads" : "Streams";
+	return f->cls == CL_COLL_CYCLE ? "Ranks"
+	       : processes	       ? "Processes"
+	       : threads	       ? "Threads"
+				       : "Streams";
 }
 
 static const char *bare(const struct wg_b *b, const struct wg_finding *f)
@@ -316,60 +343,77 @@ static const char *advice_for(enum wg_class c)
 {
 	switch (c) {
 	case CL_DEADLOCK:
-		return "Take the locks in one order everywhere, or give one up (the GIL too) before waiting for "
+		return "Take the locks in one order everywhere, or give one up (the GIL too) "
+		       "before waiting for "
 		       "the other thread.";
 	case CL_LOCK_SELF:
-		return "The thread took a lock that it already holds: use a recursive lock, or do not take it "
+		return "The thread took a lock that it already holds: use a recursive lock, or do "
+		       "not take it "
 		       "again (look for signal handlers and callbacks on its stack).";
 	case CL_LOCK_ORPHANED:
-		return "Nobody will release this lock: restart the process, and release locks on every way out of "
+		return "Nobody will release this lock: restart the process, and release locks on "
+		       "every way out of "
 		       "the thread (or use a robust mutex).";
 	case CL_LOCK_AFTER_FORK:
-		return "Do not fork a process with threads and go on without exec: use spawn or forkserver, or "
+		return "Do not fork a process with threads and go on without exec: use spawn or "
+		       "forkserver, or "
 		       "start the pool after the fork.";
 	case CL_NO_WAKER:
-		return "Look for the thread that should have signalled: it ended, raised, or was never started.";
+		return "Look for the thread that should have signalled: it ended, raised, or was "
+		       "never started.";
 	case CL_COLL_MISSING:
-		return "Look at the rank that did not come: why did it leave the loop or take another branch?";
+		return "Look at the rank that did not come: why did it leave the loop or take "
+		       "another branch?";
 	case CL_COLL_CYCLE:
-		return "Issue collectives of different communicators and devices in one order on all ranks, or in "
+		return "Issue collectives of different communicators and devices in one order on "
+		       "all ranks, or in "
 		       "one group.";
 	case CL_COLL_MISMATCH:
-		return "Make all ranks call the same collective with the same size, type and root at this point.";
+		return "Make all ranks call the same collective with the same size, type and root "
+		       "at this point.";
 	case CL_PEER_DEAD:
-		return "Find out why that process ended (its log, exit status, the kernel log); the job has to be "
+		return "Find out why that process ended (its log, exit status, the kernel log); "
+		       "the job has to be "
 		       "started again.";
 	case CL_PEER_SILENT:
 		return "Look at what the other process does instead of sending.";
 	case CL_KERNEL_STUCK:
-		return "Look at that kernel: a loop or a flag that never comes (cuda-gdb -p shows where it is).";
+		return "Look at that kernel: a loop or a flag that never comes (cuda-gdb -p shows "
+		       "where it is).";
 	case CL_GPU_UNSIGNALED:
-		return "Find who should have written that value or recorded that event, and why he did not.";
+		return "Find who should have written that value or recorded that event, and why he "
+		       "did not.";
 	case CL_HOST_CALLBACK:
 		return "A host function must not block: the stream stands as long as it does.";
 	case CL_OOM_SWALLOWED:
-		return "The failed allocation is the cause: make room, or let the error end the program instead of "
+		return "The failed allocation is the cause: make room, or let the error end the "
+		       "program instead of "
 		       "going on without the work.";
 	case CL_PIPE_FULL:
-		return "Read the other end while the writer runs (communicate() instead of wait()), or send the "
+		return "Read the other end while the writer runs (communicate() instead of "
+		       "wait()), or send the "
 		       "output to a file.";
 	case CL_WRITE_BLOCKED:
 	case CL_READ_BLOCKED:
-		return "Look at that storage (server, mount, kernel log); the process cannot be helped from user "
+		return "Look at that storage (server, mount, kernel log); the process cannot be "
+		       "helped from user "
 		       "space.";
 	case CL_FILE_LOCK:
-		return "If its holder is gone, remove the lock file; otherwise look at the process that holds it.";
+		return "If its holder is gone, remove the lock file; otherwise look at the process "
+		       "that holds it.";
 	case CL_STOPPED:
 		return "Continue it: kill -CONT PID, end the debugger, or thaw the control group.";
 	case CL_IMPLICIT_SYNC:
-		return "Keep calls that wait for the device (free, allocation, first launch of a kernel) away from "
+		return "Keep calls that wait for the device (free, allocation, first launch of a "
+		       "kernel) away from "
 		       "work that needs this thread; CUDA_MODULE_LOADING=EAGER for lazy loading.";
 	case CL_SPIN_WAIT:
 		return "Find who should change what is polled.";
 	case CL_RESOURCE:
 		return "Raise the limit, or find what uses it up.";
 	case CL_DRIVER_BLOCKED:
-		return "Look at the kernel log for Xid messages; a reset of the GPU or the node may be needed.";
+		return "Look at the kernel log for Xid messages; a reset of the GPU or the node "
+		       "may be needed.";
 	case CL_BUSY_CPU:
 	case CL_BUSY_GPU:
 		return "Nothing is stuck; profile it if it is too slow.";
@@ -379,7 +423,8 @@ static const char *advice_for(enum wg_class c)
 	case CL_PROGRESSING:
 		return "Nothing to do.";
 	default:
-		return "Ask again in a while, or as root, or with the recorder: see what is missing.";
+		return "Ask again in a while, or as root, or with the recorder: see what is "
+		       "missing.";
 	}
 }
 
@@ -395,8 +440,11 @@ static const char *concrete_advice(struct wg_b *b, const struct wg_finding *f)
 			return wg_say(b, "Thaw its control group %s (cgroup.freeze).",
 				      b->pi[i].p->cgroup.path ? b->pi[i].p->cgroup.path : "");
 		if (i >= 0 && b->pi[i].p->tracer_pid)
-			return wg_say(b, "Detach or end the tracer, pid %d; if it then stays stopped: kill -CONT "
-					 "%lld", b->pi[i].p->tracer_pid, (long long)c->pid);
+			return wg_say(b,
+				      "Detach or end the tracer, pid %d; if it then stays stopped: "
+				      "kill -CONT "
+				      "%lld",
+				      b->pi[i].p->tracer_pid, (long long)c->pid);
 		return wg_say(b, "kill -CONT %lld", (long long)c->pid);
 	}
 	return advice_for(f->cls);
@@ -443,7 +491,8 @@ static void tell_open(struct wg_b *b, const struct wg_finding *f)
 		const struct wg_inode *n = &b->n.v[f->start];
 
 		if (wg_has_sec(T) && v->hung == WG_HUNG_YES && !n->polls_cpu && n->wkind &&
-		    strcmp(n->wkind, "stopped") && strcmp(n->wkind, "gil") && strcmp(n->wkind, "sleep"))
+		    strcmp(n->wkind, "stopped") && strcmp(n->wkind, "gil") &&
+		    strcmp(n->wkind, "sleep"))
 			*wg_push(b->a, &v->not_established) =
 				wg_say(b, "what happens at its timeout of %s", wg_secs(b, T));
 	}
@@ -469,32 +518,40 @@ static const char *root(struct wg_b *b, const struct wg_finding *f, const struct
 	const char *act = n->type == IT_THREAD ? doing_for(b, at, true) : NULL;
 
 	if (oom)
-		return wg_say(b, "an allocation of %s of device memory failed in thread %d%s%s %s ago (%s free, "
-				 "short by %s) and the program went on without it",
+		return wg_say(b,
+			      "an allocation of %s of device memory failed in thread %d%s%s %s ago "
+			      "(%s free, "
+			      "short by %s) and the program went on without it",
 			      wg_has_int(oom->asked) ? wg_bytes(b, oom->asked) : "some", oom->tid,
 			      oom->function ? " in " : "", oom->function ? oom->function : "",
-			      wg_secs(b, oom->age_s), wg_has_int(oom->free) ? wg_bytes(b, oom->free) : "unknown",
-			      wg_has_int(oom->short_by) ? wg_bytes(b, oom->short_by) : "an unknown amount");
+			      wg_secs(b, oom->age_s),
+			      wg_has_int(oom->free) ? wg_bytes(b, oom->free) : "unknown",
+			      wg_has_int(oom->short_by) ? wg_bytes(b, oom->short_by)
+							: "an unknown amount");
 	if (f->cls == CL_COLL_MISSING && f->by) {
 		const struct wg_inode *m = &b->n.v[f->by->to];
 
-		return wg_say(b, "%s never came to %s (%s); it %s%s%s",
-			      m->proc >= 0 ? wg_name_process(b, m->proc) : wg_name_node(b, f->by->to),
-			      wg_name_node(b, f->by->from), f->by->evidence ? f->by->evidence : "",
-			      m->type == IT_THREAD ? doing(b, f->by->to) : "lives",
-			      at != f->by->to && text ? ", where " : "",
-			      at != f->by->to && text ? wg_say(b, "%s %s", who, act ? act : text) : "");
+		return wg_say(
+			b, "%s never came to %s (%s); it %s%s%s",
+			m->proc >= 0 ? wg_name_process(b, m->proc) : wg_name_node(b, f->by->to),
+			wg_name_node(b, f->by->from), f->by->evidence ? f->by->evidence : "",
+			m->type == IT_THREAD ? doing(b, f->by->to) : "lives",
+			at != f->by->to && text ? ", where " : "",
+			at != f->by->to && text ? wg_say(b, "%s %s", who, act ? act : text) : "");
 	}
-	if (f->by && (f->cls == CL_PEER_SILENT || f->cls == CL_PIPE_FULL || f->cls == CL_FILE_LOCK ||
-		      f->cls == CL_HOST_CALLBACK || f->cls == CL_GPU_UNSIGNALED)) {
+	if (f->by &&
+	    (f->cls == CL_PEER_SILENT || f->cls == CL_PIPE_FULL || f->cls == CL_FILE_LOCK ||
+	     f->cls == CL_HOST_CALLBACK || f->cls == CL_GPU_UNSIGNALED)) {
 		const struct wg_inode *m = &b->n.v[f->by->to];
-		const char *peer = m->proc >= 0 && m->type == IT_PROCESS ? wg_name_process(b, m->proc)
-									  : wg_name_node(b, f->by->to);
-		const char *what = f->cls == CL_PEER_SILENT    ? "lives and does not send"
-				   : f->cls == CL_PIPE_FULL    ? "does not read"
-				   : f->cls == CL_FILE_LOCK    ? "holds the file lock"
-				   : f->cls == CL_HOST_CALLBACK ? "runs the host function and is blocked"
-								: "could write the value and does not";
+		const char *peer = m->proc >= 0 && m->type == IT_PROCESS
+					   ? wg_name_process(b, m->proc)
+					   : wg_name_node(b, f->by->to);
+		const char *what = f->cls == CL_PEER_SILENT ? "lives and does not send"
+				   : f->cls == CL_PIPE_FULL ? "does not read"
+				   : f->cls == CL_FILE_LOCK ? "holds the file lock"
+				   : f->cls == CL_HOST_CALLBACK
+					   ? "runs the host function and is blocked"
+					   : "could write the value and does not";
 
 		return wg_say(b, "%s %s%s%s", peer, what, act ? "; it " : "", act ? act : "");
 	}
@@ -504,7 +561,8 @@ static const char *root(struct wg_b *b, const struct wg_finding *f, const struct
 		const char *object = b->n.v[f->start].wobject;
 
 		/* "waits for mutex 0x10: its owner has ended": the object is named once. */
-		if (!f->npath || n->type == IT_THREAD || (f->npath == 1 && object && !strcmp(object, who)))
+		if (!f->npath || n->type == IT_THREAD ||
+		    (f->npath == 1 && object && !strcmp(object, who)))
 			return text;
 		return wg_say(b, "%s: %s", who, text);
 	}
@@ -520,48 +578,62 @@ void wg_word(struct wg_b *b, const struct wg_finding *f, const struct wg_failure
 
 	v->advice = concrete_advice(b, f);
 	if (f->start == WG_NONE) {
-		v->summary = b->np ? "Nothing that was asked about is alive, and what is known of it does not "
+		v->summary = b->np ? "Nothing that was asked about is alive, and what is known of "
+				     "it does not "
 				     "tell why it ended."
 				   : "There is no process to look at.";
-		*wg_push(b->a, &v->not_established) = "what the process waited for: there are no facts of it";
+		*wg_push(b->a, &v->not_established) =
+			"what the process waited for: there are no facts of it";
 		return;
 	}
 	tell_chain(b, f);
 	tell_open(b, f);
 	r = f->cycle ? tell_ring(b, f) : root(b, f, oom);
 	if (f->cls == CL_IMPLICIT_SYNC && !f->cycle)
-		r = wg_say(b, "a call that is no named synchronisation waits for the whole device, other calls "
-			      "wait behind it for the context, and the running work may need one of them: %s",
+		r = wg_say(b,
+			   "a call that is no named synchronisation waits for the whole device, "
+			   "other calls "
+			   "wait behind it for the context, and the running work may need one of "
+			   "them: %s",
 			   r ? r : "");
 	if (f->cycle && f->cls == CL_LOCK_SELF)
 		r = wg_say(b, "%s, which it holds itself", r);
 	else if (f->cycle)
 		r = wg_say(b, "%s wait for each other: %s", ring_of(b, f), r);
 	if (f->cycle)
-		v->summary = f->cycle_from ? wg_say(b, "%s; at the end of that chain %c%s.", symptom(b, f),
-						    r[0] >= 'A' && r[0] <= 'Z' ? r[0] + 32 : r[0], r + 1)
-					   : wg_say(b, "%s.", r);
+		v->summary =
+			f->cycle_from
+				? wg_say(b, "%s; at the end of that chain %c%s.", symptom(b, f),
+					 r[0] >= 'A' && r[0] <= 'Z' ? r[0] + 32 : r[0], r + 1)
+				: wg_say(b, "%s.", r);
 	else if (log)
-		v->summary = wg_say(b, "Not hung: %s%s%s; its log %s is silent because %lld bytes of it sit in the "
-				       "buffer of a %s%s.", symptom(b, f), r ? ": " : "", r ? r : "",
+		v->summary = wg_say(b,
+				    "Not hung: %s%s%s; its log %s is silent because %lld bytes of "
+				    "it sit in the "
+				    "buffer of a %s%s.",
+				    symptom(b, f), r ? ": " : "", r ? r : "",
 				    log->path ? log->path : "", (long long)log->user_buffered_bytes,
 				    log->user_buffer_owner ? log->user_buffer_owner : "program",
 				    wg_has_sec(log->last_write_age_s)
 					    ? wg_say(b, ", nothing was written for %s",
-						     wg_secs(b, log->last_write_age_s)) : "");
+						     wg_secs(b, log->last_write_age_s))
+					    : "");
 	else
-		v->summary = wg_say(b, "%s%s%s%s.", v->hung == WG_HUNG_NO ? "Not hung: " : "", symptom(b, f),
-				    r ? ": " : "", r ? r : "");
+		v->summary = wg_say(b, "%s%s%s%s.", v->hung == WG_HUNG_NO ? "Not hung: " : "",
+				    symptom(b, f), r ? ": " : "", r ? r : "");
 	if (f->cls == CL_UNKNOWN && v->not_established.n)
-		v->summary = wg_say(b, "%s: %s%s%s; missing: %s.",
-				    v->hung == WG_HUNG_YES ? "Hung, and the cause is not established"
-							   : "Undecided", symptom(b, f), r ? ": " : "",
-				    r ? r : "", v->not_established.v[v->not_established.n - 1]);
+		v->summary =
+			wg_say(b, "%s: %s%s%s; missing: %s.",
+			       v->hung == WG_HUNG_YES ? "Hung, and the cause is not established"
+						      : "Undecided",
+			       symptom(b, f), r ? ": " : "", r ? r : "",
+			       v->not_established.v[v->not_established.n - 1]);
 	if (c->present && !c->what) {
 		const struct wg_inode *n = &b->n.v[f->endnode];
 
-		c->what = n->type == IT_THREAD ? doing_for(b, f->endnode, true)
-			  : n->has_end && n->end.text ? n->end.text : wg_name_node(b, f->endnode);
+		c->what = n->type == IT_THREAD	      ? doing_for(b, f->endnode, true)
+			  : n->has_end && n->end.text ? n->end.text
+						      : wg_name_node(b, f->endnode);
 		for (size_t i = f->cycle_from; f->cycle && i < f->npath; i++) {
 			uint32_t from = b->e.v[f->path[i]].from;
 			const struct wg_thread *t = wg_thr(b, &b->n.v[from]);
