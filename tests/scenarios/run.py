@@ -149,6 +149,7 @@ def run(case, opt):
     env = dict(os.environ, SCENARIO_OUT=out, SCENARIO_DIR=work, WAITGRAPH_DIR=state,
                SIMGPU_SESSION=os.path.basename(work), PYTHONDONTWRITEBYTECODE="1")
     env.pop("LD_PRELOAD", None)
+    env.pop("PYTHONUNBUFFERED", None)  # of the shell that started us; a case that wants it says so
     gpu = "simgpu" in needs or "nccl" in needs
     if gpu:
         env["LD_LIBRARY_PATH"] = f"{opt.build}/lib/simgpu"
