@@ -269,8 +269,15 @@ static void *read_table(struct wg_image *i, uint64_t off, uint64_t n)
 
 	if (!n || off > i->size || n > i->size - off || n > (uint64_t)MAX_SYMS * sizeof(Elf64_Sym))
 		return NULL;
-	if (!i->copy && n <= 4u << 20)
-		return read_slowly(i, off, (size_t)n, &part) == (int)n ? part : NULL;
+	if (!i->copy && n <= 4u << 20) {
+		int k = read_slowly(i, off, (size_t)n, &part);
+
+		if (k == (int)n)
+			return part;
+		if (k >= 0) /* the file has become shorter */
+			free(part);
+		return NULL;
+	}
 	all = malloc((size_t)n);
 	if (!all)
 		return NULL;
