@@ -35,6 +35,19 @@ static const char *node_id(struct wg_b *b, const struct wg_inode *n)
 	return n->id ? n->id : wg_say(b, "x:%u", (uint32_t)(n - b->n.v));
 }
 
+/* A handle that was given out again, a pid of two snapshots: the first has the plain name. */
+static const char *unique(struct wg_b *b, const char *id)
+{
+	uint64_t h = 0xcbf29ce484222325ull;
+	uint32_t n;
+
+	for (const char *s = id; *s; s++)
+		h = (h ^ (unsigned char)*s) * 0x100000001b3ull;
+	n = wg_map_get(&b->ids, h, 0, 0);
+	wg_map_put(b->a, &b->ids, h, 0, 0, n == WG_NONE ? 1 : n + 1);
+	return n == WG_NONE ? id : wg_say(b, "%s#%u", id, n + 1);
+}
+
 static uint32_t show(struct wg_b *b, uint32_t ix)
 {
 	struct wg_inode *n = &b->n.v[ix];
@@ -48,6 +61,7 @@ static uint32_t show(struct wg_b *b, uint32_t ix)
 	/* The same pid on two hosts, and two processes' names for one object, stay apart. */
 	if (n->proc >= 0 && b->hosts.n > 1)
 		x->id = wg_say(b, "%s@%u", x->id, b->pi[n->proc].host);
+	x->id = unique(b, x->id);
 	x->kind = shown_kind[n->type];
 	x->label = n->type == IT_THREAD || n->type == IT_PROCESS ? wg_name_node(b, ix)
 		   : n->label					 ? n->label

@@ -216,6 +216,7 @@ struct wg_b {
 	struct wg_map eventfds;
 	struct wg_map flocks;  /* (dev, ino) -> first lock index + 1 */
 	struct wg_map fds;     /* (proc, fd) -> file index */
+	struct wg_map ids;     /* of shown nodes: how often given */
 	struct wg_map gone;    /* tid */
 	struct wg_map pylocks; /* (dev, ino, offset) of a shared word -> proc << 12 | lock, + 1 */
 	uint32_t *flock_next;

@@ -214,7 +214,7 @@ static void resolve_splice(struct wg_ctx *c)
 	if (!in && !out)
 		out = wg_fd(c->b, c->proc, w->fd);
 	full = out && wg_has_int(out->pipe_fill) && wg_has_int(out->pipe_size) &&
-	       out->pipe_fill + 4096 > out->pipe_size;
+	       out->pipe_fill > out->pipe_size - 4096;
 	if (in && !full &&
 	    (in->kind == WG_FILE_PIPE || in->kind == WG_FILE_FIFO || in->kind == WG_FILE_SOCKET) &&
 	    !(wg_has_int(in->pipe_fill) && in->pipe_fill > 0) &&

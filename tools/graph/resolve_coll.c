@@ -157,7 +157,7 @@ uint32_t wg_collective_node(struct wg_b *b, int32_t proc, const struct wg_comm *
 
 	/* A send and its receive are two nodes: each rank counts its own. */
 	if (p2p)
-		k |= 1ull << 63 | (uint64_t)(c->rank + 1) << 32;
+		k |= 1ull << 63 | ((uint64_t)c->rank + 1) << 32;
 	node = wg_node(b, IT_COLLECTIVE, k, seq, &fresh);
 	n = &b->n.v[node];
 	x = find_coll(c, seq, p2p);
@@ -463,7 +463,7 @@ static void build(struct wg_b *b, uint32_t node)
 	bool p2p = b->n.v[node].a >> 63, init = seq == WG_COMM_INIT_SEQ,
 	     end = seq == WG_COMM_END_SEQ;
 	double youngest = INFINITY;
-	int64_t inside = 0, outside = 0, waiting = 0, done = 0;
+	int64_t inside = 0, outside = 0, waiting = 0, done = 0, unseen = 0;
 	const char *what = b->n.v[node].label;
 
 	if (p2p) {
@@ -488,6 +488,12 @@ static void build(struct wg_b *b, uint32_t node)
 		const struct wg_member *m = &g->member[r];
 		const struct wg_collective *x = NULL;
 		bool entered, runs;
+
+		/* Of ranks that nobody knows a few will do: a file may claim a million. */
+		if (m->proc < 0 && !m->comm && !m->dead && ++unseen > 64) {
+			outside++;
+			continue;
+		}
 
 		if (init)
 			entered = m->comm && m->comm->state && strcmp(m->comm->state, "failed");
