@@ -97,7 +97,7 @@ static bool get_modrm(struct flow *s, const uint8_t *p, size_t n, uint8_t rex, s
 		return false;
 	m->len = i;
 	if (m->mem && m->index < 0 && (m->base == 4 || m->base == 5)) {
-		int64_t key = (int64_t)m->disp << 8 | m->base;
+		int64_t key = (int64_t)m->disp * 256 + m->base;
 
 		for (int k = 0; k < s->nslot; k++)
 			if (s->slot[k] == key)
