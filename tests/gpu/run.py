@@ -88,6 +88,9 @@ class Run:
             os.killpg(self.p.pid, signal.SIGKILL)
         except OSError:
             pass
+        point = self.work + "/mnt"
+        if os.path.ismount(point) or os.path.isdir(point):
+            subprocess.run(["umount", "-l", point], stderr=subprocess.DEVNULL)
         self.p.wait()
         if not self.opt.keep:
             shutil.rmtree(self.work, ignore_errors=True)
@@ -109,6 +112,7 @@ def verdict_case(opt, name, argv, want, hung, says=(), env=None, settle=8, extra
     run = None
     try:
         run = Run(opt, argv, env)
+        run.name = name
         run.ready()
         time.sleep(settle)
         doc, code = run.why()
@@ -214,17 +218,17 @@ def overhead(opt):
     say("\n=== overhead")
     for kind in opt.loops.split(","):
         ratios, bare, rec = [], [], []
-        for _ in range(opt.pairs):
-            t = []
-            for record in (False, True):
+        for i in range(opt.pairs):
+            t = {}
+            for record in ((False, True), (True, False))[i % 2]:  # drift hits both alike
                 run = Run(opt, python("loop.py", kind), {}, record)
                 rc, log = run.finish()
                 m = re.search(r"^STEP_US ([\d.]+)$", log, re.M)
                 if not m:
                     say(rc, log[-800:])
-                t.append(float(m.group(1)) if m else float("nan"))
+                t[record] = float(m.group(1)) if m else float("nan")
                 run.end()
-            bare.append(t[0]); rec.append(t[1]); ratios.append(t[1] / t[0])
+            bare.append(t[False]); rec.append(t[True]); ratios.append(t[True] / t[False])
         say(f"{kind}: bare {bare} recorded {rec} us a step")
         ratios.sort()
         mid = ratios[len(ratios) // 2]
@@ -254,6 +258,22 @@ def signal_case(opt):
             run.end()
 
 
+def storage(opt):
+    """Blocked in a checkpoint's write, or inside the GPU's kernel driver. FUSE needs root, and a mount that is allowed."""
+    def culprit(run, doc):
+        pid = int(open(run.work + "/ready").read())
+        said = (doc["verdict"].get("culprit") or {}).get("pid")
+        check(run.name + ": culprit", said == pid, f"planted {pid}, said {said}")
+
+    kinds = [("pipe", ["stopped"], culprit)]
+    if os.geteuid() == 0 and not opt.user and os.path.exists("/dev/fuse"):
+        kinds += [("fuse", ["write-blocked"], culprit), ("driver", ["driver-blocked", "read-blocked"], None)]
+    else:
+        say("skip storage/fuse, storage/driver: need root and /dev/fuse")
+    for kind, want, extra in kinds:
+        verdict_case(opt, f"storage/{kind}", python("storage.py", kind), want, True, extra=extra)
+
+
 def nccl(opt):
     """Two GPUs: needs them."""
     n = subprocess.run([sys.executable, "-c", "import torch; print(torch.cuda.device_count())"], capture_output=True, text=True)
@@ -280,7 +300,7 @@ def nccl(opt):
 
 
 CASES = {"story1": story1, "story2": story2, "story3": story3, "signal": signal_case, "unchanged": unchanged,
-         "nccl": nccl, "overhead": overhead}
+         "storage": storage, "nccl": nccl, "overhead": overhead}
 
 
 def main():
