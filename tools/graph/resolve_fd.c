@@ -173,6 +173,29 @@ static int32_t dead_relative(const struct wg_b *b, const struct wg_ctx *c, int32
 	return best;
 }
 
+/* Who keeps the writing end of a pipe open whose writer has ended: they have to be told to go. */
+static const char *lives_on(struct wg_ctx *c, uint32_t first)
+{
+	struct wg_b *b = c->b;
+	const char *who = NULL;
+	unsigned more = 0;
+
+	for (uint32_t h = first; h && h != WG_NONE; h = b->holders.v[h - 1].next) {
+		int32_t i = b->holders.v[h - 1].proc;
+
+		if (b->pi[i].dead || !can(&b->pi[i].p->files.v[b->holders.v[h - 1].file], true))
+			continue;
+		if (!who)
+			who = i == c->proc ? "the reader itself" : wg_name_process(b, i);
+		else
+			more++;
+	}
+	if (!who)
+		return "who keeps its end open was not found";
+	return more ? wg_say(b, "its end lives on in %s and %u more", who, more)
+		    : wg_say(b, "its end lives on in %s", who);
+}
+
 /*
  * The writer died, its descriptor lives on: a child of the waiter that has ended, while those
  * that still hold the end are of the same making (a pool's other workers) or strangers to it.
@@ -202,9 +225,9 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 		}
 		if (!alike)
 			continue;
-		e = wg_edge(b, end, b->pi[d].node, WG_EDGE_WRITTEN_BY, r->others == 0,
-			    "a child of the reader that has ended; its end of the pipe lives on "
-			    "elsewhere");
+		e = wg_edge(
+			b, end, b->pi[d].node, WG_EDGE_WRITTEN_BY, r->others == 0,
+			wg_say(b, "a child of the reader that has ended; %s", lives_on(c, first)));
 		e->since = c->t->wait.since_s;
 		added = true;
 	}
@@ -224,9 +247,8 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 		if (child ||
 		    (r->others && r->others != r->strangers && !(r->own || r->others >= 2)))
 			continue;
-		e = wg_edge(
-			b, end, b->pi[i].node, WG_EDGE_WRITTEN_BY, false,
-			"a child of the reader that ended while its descriptor lives on elsewhere");
+		e = wg_edge(b, end, b->pi[i].node, WG_EDGE_WRITTEN_BY, false,
+			    wg_say(b, "a child of the reader that ended; %s", lives_on(c, first)));
 		e->since = c->t->wait.since_s;
 		return;
 	}

@@ -428,6 +428,27 @@ static const char *advice_for(enum wg_class c)
 	}
 }
 
+/* Of the culprit's own process: it may be named for what it holds, and not for having ended. */
+static bool lives(const struct wg_b *b, int64_t pid)
+{
+	for (uint32_t i = 0; i < b->np; i++)
+		if (b->pi[i].p->pid == pid && !b->pi[i].dead)
+			return true;
+	return false;
+}
+
+/* A ring that needs a pipe or socket to be emptied is not cured by the order of locks. */
+static bool through_pipe(const struct wg_b *b, const struct wg_finding *f)
+{
+	for (size_t i = 0; i < f->npath; i++) {
+		enum wg_itype t = b->n.v[b->e.v[f->path[i]].to].type;
+
+		if (t == IT_PIPE || t == IT_SOCKET)
+			return true;
+	}
+	return false;
+}
+
 static const char *concrete_advice(struct wg_b *b, const struct wg_finding *f)
 {
 	const struct wg_culprit *c = &b->g->verdict.culprit;
@@ -446,6 +467,50 @@ static const char *concrete_advice(struct wg_b *b, const struct wg_finding *f)
 				      "%lld",
 				      b->pi[i].p->tracer_pid, (long long)c->pid);
 		return wg_say(b, "kill -CONT %lld", (long long)c->pid);
+	}
+	if (f->cls == CL_DEADLOCK && through_pipe(b, f))
+		return "Read what the other side writes before waiting for it to end "
+		       "(communicate() "
+		       "instead of wait()), and close the ends that are not needed.";
+	if (!c->present || !wg_has_int(c->pid) || c->pid <= 0)
+		return advice_for(f->cls);
+	if (f->cls == CL_WRITE_BLOCKED || f->cls == CL_READ_BLOCKED) {
+		/* fuse_conn_destroy() and an abort end every request with an error: no reboot. */
+		if (n && n->has_end && n->end.pid == (int32_t)c->pid)
+			return wg_say(
+				b,
+				"See what the daemon, pid %lld, does instead of answering; ending "
+				"it "
+				"(or writing 1 to the connection's abort file under "
+				"/sys/fs/fuse/connections) makes the call fail instead of wait.",
+				(long long)c->pid);
+	} else if (f->cls == CL_COLL_MISSING && wg_has_int(c->rank)) {
+		return wg_say(
+			b,
+			"Look at rank %lld (pid %lld), which did not come: why did it leave the "
+			"loop or take another branch?",
+			(long long)c->rank, (long long)c->pid);
+	} else if (f->cls == CL_PEER_DEAD && lives(b, c->pid)) {
+		return wg_say(
+			b,
+			"The end of file never comes while pid %lld holds that end: close it "
+			"there (close_fds, O_CLOEXEC) or end that process, and find out why the "
+			"writer ended.",
+			(long long)c->pid);
+	} else if (f->cls == CL_PEER_DEAD) {
+		return wg_say(
+			b,
+			"Find out why pid %lld ended (its log, exit status, the kernel log); what "
+			"waits for it has to be started again.",
+			(long long)c->pid);
+	} else if (f->cls == CL_PEER_SILENT) {
+		return wg_say(b, "Look at what pid %lld does instead of sending.",
+			      (long long)c->pid);
+	} else if (f->cls == CL_PIPE_FULL) {
+		return wg_say(b,
+			      "Let pid %lld read while the writer runs (communicate() instead of "
+			      "wait()), or send the output to a file.",
+			      (long long)c->pid);
 	}
 	return advice_for(f->cls);
 }
