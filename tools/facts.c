@@ -307,6 +307,7 @@ void wg_add_missing(struct wg_facts *f, struct wg_process *p, const char *what, 
 		    const char *remedy)
 {
 	struct wg_missing_list *m = p ? &p->missing : &f->missing;
+	const char *root;
 	struct wg_missing *x;
 
 	for (size_t i = 0; i < m->n; i++)
@@ -316,6 +317,10 @@ void wg_add_missing(struct wg_facts *f, struct wg_process *p, const char *what, 
 	x->what = wg_str(f->arena, what);
 	x->why = wg_str(f->arena, why);
 	x->remedy = wg_str(f->arena, remedy);
+	/* Who is root already, and still may not, sits in a container. */
+	if (f->live && f->is_root && x->remedy && (root = strstr(x->remedy, "as root")))
+		x->remedy = wg_fmt(f->arena, "%.*sas root of the host%s",
+				   (int)(root - x->remedy), x->remedy, root + strlen("as root"));
 }
 
 void wg_add_source(struct wg_facts *f, struct wg_process *p, const char *source)

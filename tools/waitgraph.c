@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cmd/cmd.h"
@@ -103,6 +104,13 @@ const char *wg_own_dir(struct wg_arena *a)
 		return "/";
 	*slash = 0;
 	return wg_str(a, path);
+}
+
+int wg_terminal_columns(FILE *f)
+{
+	struct winsize ws;
+
+	return isatty(fileno(f)) && !ioctl(fileno(f), TIOCGWINSZ, &ws) ? ws.ws_col : 0;
 }
 
 int32_t wg_parse_pid(const char *s)

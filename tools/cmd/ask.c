@@ -455,6 +455,8 @@ int wg_answer(const struct wg_graph *g, const struct wg_ask *q, bool full)
 			return wg_fail(WG_EXIT_DEFECT, q->verb, "%s", strerror(errno));
 	}
 	o.color = !q->no_color && !getenv("NO_COLOR") && isatty(fileno(out));
+	o.width = wg_terminal_columns(out); /* wider than 100 nobody reads a sentence */
+	o.width = o.width > 100 ? 0 : o.width;
 	if (q->json)
 		rc = wg_render_json(out, g);
 	else if (q->dot)

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "../facts.h"
 
@@ -44,6 +45,8 @@ int wg_exit_of_errno(int err); /* -ESRCH, -ENOENT -> 66; -EPERM, -EACCES -> 77; 
 const char *wg_state_dir(struct wg_arena *a);
 /* Directory of the running waitgraph binary (/proc/self/exe). */
 const char *wg_own_dir(struct wg_arena *a);
+/* Columns of the terminal that f is; 0: it is none, or does not tell. */
+int wg_terminal_columns(FILE *f);
 /* A decimal PID of the whole string, > 0; 0 when it is not one. */
 int32_t wg_parse_pid(const char *s);
 

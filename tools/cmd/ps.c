@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -129,7 +128,6 @@ int wg_cmd_ps(int argc, char **argv)
 						 { NULL, 0, NULL, 0 } };
 	const char *dir = NULL, *why = NULL;
 	struct wg_recorded_list list;
-	struct winsize ws;
 	bool json = false;
 	int c, rc, width = 0;
 
@@ -160,8 +158,8 @@ int wg_cmd_ps(int argc, char **argv)
 		rc = print_json(&list);
 		goto out;
 	}
-	if (isatty(STDOUT_FILENO) && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &ws) && ws.ws_col >= 40)
-		width = ws.ws_col;
+	width = wg_terminal_columns(stdout);
+	width = width && width < 40 ? 40 : width;
 	if (!list.rows.n) {
 		fputs("no recorded processes (start one: waitgraph run -- CMD)\n", stderr);
 	} else {

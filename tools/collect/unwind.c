@@ -228,7 +228,17 @@ static int a_name(unw_addr_space_t as, unw_word_t a, char *b, size_t n, unw_word
 
 struct wg_unwinder *wg_unwinder_open(struct wg_symbols *s)
 {
-	unw_accessors_t acc = { a_find, a_put, a_dyn, a_mem, a_reg, a_fpreg, a_resume, a_name };
+	/* By name: libunwind 1.8 has accessors more, which may be absent. */
+	unw_accessors_t acc = {
+		.find_proc_info = a_find,
+		.put_unwind_info = a_put,
+		.get_dyn_info_list_addr = a_dyn,
+		.access_mem = a_mem,
+		.access_reg = a_reg,
+		.access_fpreg = a_fpreg,
+		.resume = a_resume,
+		.get_proc_name = a_name,
+	};
 	struct wg_unwinder *u = calloc(1, sizeof(*u));
 
 	if (!u)

@@ -94,6 +94,7 @@ void wg_emit(struct wg_b *b)
 		x->since_s = e->since;
 		x->evidence = e->evidence ? e->evidence : "";
 		x->certain = e->certain;
+		x->step = e->step;
 	}
 	for (uint32_t i = 0; i < b->np; i++) {
 		for (uint32_t k = 0; k < b->pi[i].p->threads.n; k++) {

@@ -191,6 +191,17 @@ const char *wg_where(struct wg_b *b, const struct wg_thread *t)
 	return NULL;
 }
 
+const char *wg_where_failed(struct wg_b *b, const struct wg_failure *x)
+{
+	struct wg_thread t = { .tid = x->tid };
+
+	t.native_stack.v = x->stack.v;
+	t.native_stack.n = x->stack.n;
+	t.python_stack.v = x->python_stack.v;
+	t.python_stack.n = x->python_stack.n;
+	return wg_where(b, &t);
+}
+
 bool wg_kernel_has(const struct wg_thread *t, const char *prefix)
 {
 	size_t n = strlen(prefix);

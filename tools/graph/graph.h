@@ -30,6 +30,7 @@ struct wg_edge {
 	double since_s;	   /* WG_NO_SEC unknown */
 	const char *evidence;
 	bool certain;
+	uint32_t step;	   /* its place in the verdict's chain, from 1; 0: not in it */
 };
 
 enum wg_hung { WG_HUNG_NO, WG_HUNG_YES, WG_HUNG_NULL };

@@ -142,6 +142,7 @@ struct wg_iedge {
 	bool guess;	/* by elimination: the target could act, nothing shows that it will */
 	bool implicit;	/* an unnamed synchronisation */
 	bool hidden;	/* only for the walk */
+	uint32_t step;	/* its place in the chain that the verdict tells, from 1; 0: not in it */
 };
 
 /* ---- hash map of three words to a number ---------------------------------- */
@@ -272,6 +273,7 @@ bool wg_frames_py_at(const struct wg_thread *t, const char *file, const char *fu
 bool wg_py_has(const struct wg_thread *t, const char *file, const char *function);
 const char *wg_py_top(struct wg_b *b, const struct wg_thread *t); /* "load (data.py:12)"; NULL */
 const char *wg_where(struct wg_b *b, const struct wg_thread *t);  /* best frame to name; NULL */
+const char *wg_where_failed(struct wg_b *b, const struct wg_failure *x); /* the same, of who asked */
 bool wg_kernel_has(const struct wg_thread *t, const char *prefix);
 uint64_t wg_stack_hash(const struct wg_thread *t); /* 0: no stack */
 

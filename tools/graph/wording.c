@@ -209,6 +209,8 @@ static void tell_chain(struct wg_b *b, const struct wg_finding *f)
 	uint32_t at = f->start;
 	size_t i = 0;
 
+	for (size_t k = 0; k < f->npath; k++)
+		b->e.v[f->path[k]].step = (uint32_t)k + 1;
 	while (i < f->npath) {
 		const struct wg_iedge *e = &b->e.v[f->path[i]];
 		const struct wg_inode *from = &b->n.v[at];
@@ -339,7 +341,7 @@ static const char *bare(const struct wg_b *b, const struct wg_finding *f)
 	return n->has_end && n->end.text ? n->end.text : NULL;
 }
 
-static const char *advice_for(enum wg_class c)
+static const char *advice_for(struct wg_b *b, enum wg_class c)
 {
 	switch (c) {
 	case CL_DEADLOCK:
@@ -423,8 +425,10 @@ static const char *advice_for(enum wg_class c)
 	case CL_PROGRESSING:
 		return "Nothing to do.";
 	default:
-		return "Ask again in a while, or as root, or with the recorder: see what is "
-		       "missing.";
+		return b->f->is_root
+			       ? "Ask again in a while, or with the recorder: see what is missing."
+			       : "Ask again in a while, or as root, or with the recorder: see what is "
+				 "missing.";
 	}
 }
 
@@ -473,7 +477,7 @@ static const char *concrete_advice(struct wg_b *b, const struct wg_finding *f)
 		       "(communicate() "
 		       "instead of wait()), and close the ends that are not needed.";
 	if (!c->present || !wg_has_int(c->pid) || c->pid <= 0)
-		return advice_for(f->cls);
+		return advice_for(b, f->cls);
 	if (f->cls == CL_WRITE_BLOCKED || f->cls == CL_READ_BLOCKED) {
 		/* fuse_conn_destroy() and an abort end every request with an error: no reboot. */
 		if (n && n->has_end && n->end.pid == (int32_t)c->pid)
@@ -512,7 +516,7 @@ static const char *concrete_advice(struct wg_b *b, const struct wg_finding *f)
 			      "wait()), or send the output to a file.",
 			      (long long)c->pid);
 	}
-	return advice_for(f->cls);
+	return advice_for(b, f->cls);
 }
 
 /* What the way to the end leaves open. */
@@ -575,6 +579,25 @@ static const char *symptom(struct wg_b *b, const struct wg_finding *f)
 	return wg_say(b, "%s %s", wg_name_thread(b, f->start), doing_for(b, f->start, true));
 }
 
+static const char *tell_oom(struct wg_b *b, const struct wg_failure *x)
+{
+	const char *where = wg_where_failed(b, x), *asked = "memory";
+
+	if (wg_has_int(x->asked))
+		asked = wg_bytes(b, x->asked);
+	return wg_say(b,
+		      "an allocation of %s%s failed %s ago in thread %d%s%s%s%s%s%s%s (%s free, short by "
+		      "%s) and the program went on without it",
+		      asked,
+		      wg_has_int(x->device) ? wg_say(b, " on device %lld", (long long)x->device) :
+					      " of device memory",
+		      wg_secs(b, x->age_s), x->tid, x->thread_name ? " '" : "",
+		      x->thread_name ? x->thread_name : "", x->thread_name ? "'" : "",
+		      x->function ? " in " : "", x->function ? x->function : "", where ? " at " : "",
+		      where ? where : "", wg_has_int(x->free) ? wg_bytes(b, x->free) : "unknown",
+		      wg_has_int(x->short_by) ? wg_bytes(b, x->short_by) : "an unknown amount");
+}
+
 static const char *root(struct wg_b *b, const struct wg_finding *f, const struct wg_failure *oom)
 {
 	uint32_t at = f->endnode;
@@ -583,16 +606,7 @@ static const char *root(struct wg_b *b, const struct wg_finding *f, const struct
 	const char *act = n->type == IT_THREAD ? doing_for(b, at, true) : NULL;
 
 	if (oom)
-		return wg_say(b,
-			      "an allocation of %s of device memory failed in thread %d%s%s %s ago "
-			      "(%s free, "
-			      "short by %s) and the program went on without it",
-			      wg_has_int(oom->asked) ? wg_bytes(b, oom->asked) : "some", oom->tid,
-			      oom->function ? " in " : "", oom->function ? oom->function : "",
-			      wg_secs(b, oom->age_s),
-			      wg_has_int(oom->free) ? wg_bytes(b, oom->free) : "unknown",
-			      wg_has_int(oom->short_by) ? wg_bytes(b, oom->short_by)
-							: "an unknown amount");
+		return tell_oom(b, oom);
 	if (f->cls == CL_COLL_MISSING && f->by) {
 		const struct wg_inode *m = &b->n.v[f->by->to];
 
@@ -652,6 +666,10 @@ void wg_word(struct wg_b *b, const struct wg_finding *f, const struct wg_failure
 		return;
 	}
 	tell_chain(b, f);
+	if (oom && v->chain.n) {
+		r = tell_oom(b, oom);
+		step(b, wg_say(b, "%c%s", r[0] - 'a' + 'A', r + 1));
+	}
 	tell_open(b, f);
 	r = f->cycle ? tell_ring(b, f) : root(b, f, oom);
 	if (f->cls == CL_IMPLICIT_SYNC && !f->cycle)

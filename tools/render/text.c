@@ -5,9 +5,9 @@
  * One label a line of thought, at most 24 lines, so that it fits a terminal that was
  * opened at night beside others. What is cut is said to be cut.
  */
-#include "involved.h"
 #include "text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const struct { const char *name, *words; } classes[] = {
@@ -130,7 +130,7 @@ static void who(struct wg_page *page, const struct wg_graph *g)
 		s = wg_fmt(page->arena, "%zu processes%s, %zu threads%s%s; first %s", asked,
 			   hosts > 1 ? wg_fmt(page->arena, " on %zu hosts", hosts) : "", threads,
 			   p->from_snapshot ? ", from snapshots" : "",
-			   others ? wg_fmt(page->arena, ", and %zu at the other ends", others) : "",
+			   others ? wg_fmt(page->arena, ", and %zu more at the other ends", others) : "",
 			   s);
 	else if (p->from_snapshot)
 		s = wg_fmt(page->arena, "%s (from a snapshot%s)", s,
@@ -141,20 +141,36 @@ static void who(struct wg_page *page, const struct wg_graph *g)
 	labelled(page, "who", "", s, 2);
 }
 
-/* The chain: symptom first. When it is too long its middle goes: both ends matter most. */
-static void chain(struct wg_page *page, const struct wg_graph *g, size_t budget, bool all)
+/* The lines that the chain takes, each step cut to `per`. */
+static size_t chain_lines(struct wg_page *page, const struct wg_verdict *v, size_t per, size_t *lines)
 {
-	const struct wg_verdict *v = &g->verdict;
-	size_t n = v->chain.n, used = 0;
-	size_t *lines = wg_alloc(page->arena, (n + 1) * sizeof(*lines)), total = 0;
-	size_t from = n, to = n, per = all ? SIZE_MAX : 2;
+	size_t total = 0;
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < v->chain.n; i++) {
 		struct wg_page probe = { .arena = page->arena, .width = page->width };
 
 		labelled(&probe, "", "99. ", v->chain.v[i], per);
 		lines[i] = probe.lines.n;
 		total += lines[i];
+	}
+	return total;
+}
+
+/*
+ * The chain: symptom first. When it is too long its steps are cut to two lines, then its middle
+ * goes: both ends matter most.
+ */
+static void chain(struct wg_page *page, const struct wg_graph *g, size_t budget, bool all)
+{
+	const struct wg_verdict *v = &g->verdict;
+	size_t n = v->chain.n, used = 0, total, per = SIZE_MAX;
+	size_t *lines = wg_alloc(page->arena, (n + 1) * sizeof(*lines));
+	size_t from = n, to = n;
+
+	total = chain_lines(page, v, per, lines);
+	if (!all && total > budget) {
+		per = 2;
+		total = chain_lines(page, v, per, lines);
 	}
 	if (!all && total > budget && n > 2) {
 		/* Keep the last two and as many of the first as fit, less a line that says so. */
@@ -194,22 +210,36 @@ static const char *node_name(struct wg_page *page, const struct wg_graph *g, uin
 	return of ? wg_fmt(page->arena, "%.*s", (int)(of - s), s) : wg_cut(page->arena, s, 48);
 }
 
+static int by_step(const void *a, const void *b)
+{
+	const struct wg_edge *x = *(const struct wg_edge *const *)a;
+	const struct wg_edge *y = *(const struct wg_edge *const *)b;
+
+	return x->step > y->step ? -1 : x->step < y->step;
+}
+
+/*
+ * What was seen of the chain's own links, and of nothing else: a process has many waits, and
+ * those beside the chain prove nothing about it.
+ */
 static void evidence(struct wg_page *page, const struct wg_graph *g, size_t budget)
 {
-	uint32_t *list;
-	size_t n, shown = 0, start = page->lines.n;
+	const struct wg_edge **list = wg_alloc(page->arena, (g->edges.n + 1) * sizeof(*list));
+	size_t n = 0, shown = 0, start = page->lines.n;
 
-	wg_involved(g, page->arena, &list, &n);
-
+	for (size_t i = 0; i < g->edges.n; i++)
+		if (g->edges.v[i].step)
+			list[n++] = &g->edges.v[i];
 	/* Nearest to the cause first: that is what a doubter asks for. */
+	if (n)
+		qsort(list, n, sizeof(*list), by_step);
 	for (size_t i = 0; i < n && page->lines.n - start < budget; i++) {
-		const struct wg_edge *e = &g->edges.v[list[i]];
+		const struct wg_edge *e = list[i];
 		size_t left = budget - (page->lines.n - start);
 		bool told = !e->evidence || !*e->evidence;
 
 		for (size_t k = 0; k < i && !told; k++) /* one observation can carry several edges */
-			told = g->edges.v[list[k]].evidence &&
-			       !strcmp(g->edges.v[list[k]].evidence, e->evidence);
+			told = list[k]->evidence && !strcmp(list[k]->evidence, e->evidence);
 		if (told)
 			continue;
 		labelled(page, shown ? "" : "seen", e->certain ? "- " : "~ ",
@@ -290,9 +320,9 @@ void wg_text_head(struct wg_page *page, const struct wg_graph *g, const struct w
 	else
 		wg_line(page, WG_DOUBT, "UNDECIDED %s: %s", cls, words ? words : "");
 	labelled(page, "what", "", v->summary && *v->summary ? v->summary : "(no summary)",
-		 max ? max : 4);
+		 max ? max : 6);
 	who(page, g);
-	if (v->phase)
+	if (v->phase && (o->all || strcmp(v->phase, "running"))) /* running is what one expects */
 		labelled(page, "phase", "", v->phase, 1);
 	/* The end is composed first: advice and the next command must not fall off. */
 	if (v->advice && *v->advice)
@@ -357,7 +387,7 @@ void wg_text_missing(struct wg_page *page, const struct wg_graph *g, size_t budg
 
 static int width_of(const struct wg_text_options *o)
 {
-	return o->width >= 40 ? o->width : 100;
+	return !o->width ? 100 : o->width < 40 ? 40 : o->width;
 }
 
 int wg_render_why(FILE *out, const struct wg_graph *g, const struct wg_text_options *o)

@@ -52,15 +52,18 @@ static void failure_text(struct wg_page *page, const struct wg_failure *x, bool 
 	for (size_t i = 0; i < x->python_stack.n && (all || i < 4); i++) {
 		const struct wg_pyframe *fr = &x->python_stack.v[i];
 
-		wg_line(page, WG_PLAIN, "      py %s  %s:%lld", fr->function ? fr->function : "?",
+		wg_line(page, WG_PLAIN, "      py %s  %s%s", fr->function ? fr->function : "?",
 			fr->file ? wg_cut_path(a, fr->file, 50) : "?",
-			(long long)(wg_has_int(fr->line) ? fr->line : 0));
+			wg_has_int(fr->line) ? wg_fmt(a, ":%lld", (long long)fr->line) : "");
 	}
 	for (size_t i = 0; i < x->stack.n && (all || i < 4); i++) {
 		const struct wg_frame *fr = &x->stack.v[i];
 
 		if (fr->symbol)
-			wg_line(page, WG_PLAIN, "      c  %s", wg_cut(a, fr->symbol, 80));
+			wg_line(page, WG_PLAIN, "      c  %s  %s%s", wg_cut(a, fr->symbol, 60),
+				fr->file ? wg_cut_path(a, fr->file, 34) : "",
+				fr->file && wg_has_int(fr->line) ?
+					wg_fmt(a, ":%lld", (long long)fr->line) : "");
 		else
 			wg_line(page, WG_PLAIN, "      c  0x%llx%s%s", (unsigned long long)fr->pc,
 				fr->module ? " in " : "", fr->module ? fr->module : "");
