@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd.h"
+#include "preload/recorder.h"
 
 static const char help[] =
 	"usage: waitgraph run [options] -- CMD [ARGS...]\n\n"
@@ -48,6 +50,38 @@ static const char *find_library(struct wg_arena *a)
 			return wg_str(a, real);
 	}
 	return NULL;
+}
+
+/*
+ * ld.so splits LD_PRELOAD at spaces and colons and knows no quoting: such a library is named by a
+ * link in the recorder's own directory, which nobody else may write. NULL: it cannot be.
+ */
+static const char *plain_name(struct wg_arena *a, const char *library)
+{
+	const char *dir = wg_fmt(a, WGREC_DIR_FMT, (unsigned int)geteuid()), *link_path;
+	uint64_t h = 0xcbf29ce484222325ull;
+	char real[PATH_MAX], now[PATH_MAX];
+	struct stat st;
+	ssize_t n;
+
+	if (!realpath(library, real))
+		return NULL;
+	if (mkdir(dir, 0700) && errno != EEXIST)
+		return NULL;
+	if (lstat(dir, &st) || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 077)
+		return NULL;
+	for (const char *c = real; *c; c++)
+		h = (h ^ (unsigned char)*c) * 0x100000001b3ull;
+	link_path = wg_fmt(a, "%s/libwaitgraph-%016llx.so", dir, (unsigned long long)h);
+	n = readlink(link_path, now, sizeof(now) - 1);
+	if (n > 0) {
+		now[n] = 0;
+		if (!strcmp(now, real))
+			return link_path;
+		unlink(link_path);
+	}
+	/* Another `run` may have made it meanwhile: the same name is the same library. */
+	return !symlink(real, link_path) || errno == EEXIST ? link_path : NULL;
 }
 
 static void set(bool show, const char *name, const char *value)
@@ -121,12 +155,16 @@ int wg_cmd_run(int argc, char **argv)
 		goto out;
 	}
 	if (strpbrk(library, " :")) {
-		/* ld.so splits LD_PRELOAD at both and knows no quoting. */
-		rc = wg_fail(WG_EXIT_USAGE, "run",
-			     "the path of the library has a space or colon, which LD_PRELOAD "
-			     "cannot carry: %s",
-			     library);
-		goto out;
+		const char *plain = plain_name(a, library);
+
+		if (!plain) {
+			rc = wg_fail(WG_EXIT_USAGE, "run",
+				     "the path of the library has a space or colon, which LD_PRELOAD "
+				     "cannot carry: %s",
+				     library);
+			goto out;
+		}
+		library = plain;
 	}
 	if (dir) {
 		if (*dir != '/' && getcwd(cwd, sizeof(cwd))) /* the program may change directory */

@@ -165,13 +165,15 @@ static void chain(struct wg_page *page, const struct wg_graph *g, size_t budget,
 	const struct wg_verdict *v = &g->verdict;
 	size_t n = v->chain.n, used = 0, total, per = SIZE_MAX;
 	size_t *lines = wg_alloc(page->arena, (n + 1) * sizeof(*lines));
-	size_t from = n, to = n;
+	size_t from = n, to = n, room = budget > 6 ? budget - 3 : budget; /* the rest: evidence */
 
 	total = chain_lines(page, v, per, lines);
-	if (!all && total > budget) {
+	if (!all && total > room) {
 		per = 2;
 		total = chain_lines(page, v, per, lines);
 	}
+	/* A whole chain is worth more than a second line of evidence. */
+	budget = total < budget ? total : room;
 	if (!all && total > budget && n > 2) {
 		/* Keep the last two and as many of the first as fit, less a line that says so. */
 		used = lines[n - 1] + lines[n - 2] + 1;
@@ -333,7 +335,7 @@ void wg_text_head(struct wg_page *page, const struct wg_graph *g, const struct w
 		       WG_HEAD_LINES - page->lines.n - tail.lines.n : 3;
 	not_established(&mid, g, max ? max : v->not_established.n > 1 ? 3 : 2);
 	left -= left > mid.lines.n + 3 ? mid.lines.n : 0;
-	chain(page, g, left > 6 ? left - 3 : left, o->all);
+	chain(page, g, left, o->all);
 	left = page->lines.n + mid.lines.n + tail.lines.n;
 	if (o->all || left < WG_HEAD_LINES)
 		evidence(page, g, o->all ? 64 : WG_HEAD_LINES - left < 5 ? WG_HEAD_LINES - left : 5);
