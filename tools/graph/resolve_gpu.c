@@ -231,7 +231,7 @@ enum wg_fate wg_gpu_age(struct wg_b *b, int32_t proc, const struct wg_stream *s,
 	*why = spins	 ? wg_say(b,
 				  "; the card reports %lld %% utilization at %.0f W of %.0f: it spins",
 				  (long long)d->utilization, d->power_w, d->power_limit_w)
-	       : history ? wg_say(b, "; the longest before took %s", wg_secs(b, longest))
+	       : history ? wg_say(b, "; the longest before took at most %s", wg_secs(b, longest))
 			 : "";
 	*sure = history && age >= 50 * longest ? WG_LIKELY : spins ? WG_LIKELY : WG_GUESS;
 	if (!wg_has_sec(age))

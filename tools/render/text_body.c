@@ -198,7 +198,7 @@ static void streams(struct wg_page *page, const struct wg_process *p, bool all)
 			t = join(a, t, wg_fmt(a, "not moved for %s%s",
 					      wg_time_text(a, s->progress_age_s),
 					      wg_has_sec(s->longest_gap_s) ?
-						      wg_fmt(a, " (longest before: %s)",
+						      wg_fmt(a, " (at most %s before)",
 							     wg_time_text(a, s->longest_gap_s)) :
 						      ""));
 		if (s->capturing)
