@@ -105,12 +105,16 @@ static int each_task(const struct wg_obs_task *t, void *arg)
 	}
 	r->ran_ago = t->now > t->exec_start ? t->now - t->exec_start : WG_WIRE_NEVER;
 	r->blocked_ago = r->woken_ago = r->irq_ago = r->tracked_ago = WG_WIRE_NEVER;
+	r->wrote_ago = r->wrote_bytes = WG_WIRE_NEVER;
 	if (t->tracked) {
 		r->flags |= WG_TASK_TRACKED | (t->wake.irq_last ? WG_TASK_IRQ_LAST : 0);
 		r->blocked_ago = ago(t->now, t->wake.blocked_at);
 		r->woken_ago = ago(t->now, t->wake.woken_at);
 		r->irq_ago = ago(t->now, t->wake.irq_at);
 		r->tracked_ago = ago(t->now, t->wake.since);
+		r->wrote_ago = ago(t->now, t->wake.wrote_at);
+		if (t->counts_writes)
+			r->wrote_bytes = t->wake.wchar;
 		r->wakes = t->wake.wakes;
 		r->irq_wakes = t->wake.irq_wakes;
 		r->irq_kind = t->wake.irq_kind;
@@ -175,6 +179,8 @@ struct files {
 	struct wg_out *o;
 	struct wg_wire_file batch[FILE_BATCH];
 	int n;
+	struct wg_look look;
+	bool looking; /* it is tracked: this look at its files is one of those that are kept */
 };
 
 static int send_files(struct files *g)
@@ -209,7 +215,20 @@ static int each_file(const struct wg_obs_file *f, void *arg)
 	r->cached_pages = f->cached_pages;
 	r->pipe_readers = f->pipe_readers;
 	r->pipe_writers = f->pipe_writers;
-	r->traced_ago = r->last_write_ago = WG_WIRE_NEVER;
+	r->pipe_fill = f->pipe_fill;
+	r->pipe_size = f->pipe_size;
+	r->traced_ago = r->last_write_ago = r->sampled_ago = r->wrote_ago = WG_WIRE_NEVER;
+	if (g->looking) {
+		uint64_t now = mono();
+		struct wg_sampled s;
+
+		wg_samples_note(g->c->answers->samples, &g->look, f, now);
+		if (f->mark_kind &&
+		    !wg_samples_find(g->c->answers->samples, f->pid, f->dev, f->ino, &s)) {
+			r->sampled_ago = ago(now, s.since);
+			r->wrote_ago = ago(now, s.wrote_at);
+		}
+	}
 	if (!wg_watch_written(g->c->answers->watch, f->dev, f->ino, &w)) {
 		uint64_t now = mono();
 
@@ -227,6 +246,7 @@ static void files(struct wg_client *c, const struct wg_wire_request *q, struct w
 		  struct wg_wire_done *done)
 {
 	pid_t pid = wg_access_pid(&c->asker, q->pid);
+	struct wg_obs_proc proc;
 	struct wg_target t;
 	struct files *g;
 	int rc = wg_access_open(&c->asker, pid, &t);
@@ -242,7 +262,12 @@ static void files(struct wg_client *c, const struct wg_wire_request *q, struct w
 		g->c = c;
 		g->t = &t;
 		g->o = o;
+		g->looking = !wg_watch_proc(c->answers->watch, pid, &proc);
+		if (g->looking)
+			wg_samples_begin(c->answers->samples, &g->look, pid, proc.start, proc.uid);
 		rc = wg_observer_files(c->answers->observer, pid, each_file, g);
+		if (!rc && g->looking)
+			wg_samples_end(c->answers->samples, &g->look);
 		if (!rc)
 			rc = send_files(g);
 	}
@@ -250,6 +275,38 @@ static void files(struct wg_client *c, const struct wg_wire_request *q, struct w
 		refuse(done, -rc, "its files could not be read", NULL);
 	free(g);
 	wg_access_close(&t);
+}
+
+/* ---- what is looked at once a second ---------------------------------------------------------- */
+
+struct noting {
+	struct wg_samples *samples;
+	struct wg_look look;
+};
+
+static int note(const struct wg_obs_file *f, void *arg)
+{
+	struct noting *n = arg;
+
+	if (f->pid == n->look.pid)
+		wg_samples_note(n->samples, &n->look, f, mono());
+	return 0;
+}
+
+int wg_answers_look(struct wg_answers *a, struct wg_observer *o, int32_t pid)
+{
+	struct noting n = { .samples = a->samples };
+	struct wg_obs_proc p;
+	int rc = wg_watch_wrote(a->watch, pid);
+
+	/* The files last: what a thread wrote before it went to sleep is there by then. */
+	if (rc < 0 || wg_watch_proc(a->watch, pid, &p))
+		return rc < 0 ? rc : -ESRCH;
+	wg_samples_begin(a->samples, &n.look, pid, p.start, p.uid);
+	rc = wg_observer_files(o, pid, note, &n);
+	if (!rc)
+		wg_samples_end(a->samples, &n.look);
+	return rc;
 }
 
 /* ---- processes that ended, or were stopped ------------------------------------------------ */
@@ -278,6 +335,7 @@ static void put_proc(struct wg_client *c, const struct wg_obs_proc *p, struct wg
 	r.flags = p->inherited ? WG_PROC_INHERITED : 0;
 	r.ended_ago = ago(now, p->ended_at);
 	r.oom_ago = ago(now, p->oom_at);
+	r.wrote_ago = ago(now, p->wrote_at);
 	if (p->ended_at)
 		r.flags |= WG_PROC_ENDED;
 	if (p->oom_at)
@@ -330,6 +388,7 @@ static int each_end(const struct wg_obs_proc *p, void *arg)
 
 static void status(struct wg_client *c, struct wg_out *o)
 {
+	struct wg_samples_counts k;
 	struct wg_obs_counts n;
 	struct wg_wire_status s;
 
@@ -346,6 +405,10 @@ static void status(struct wg_client *c, struct wg_out *o)
 		s.ends = n.ends;
 		s.ends_overwritten = n.ends_overwritten;
 		s.clients_refused = c->answers->refused;
+		wg_samples_counts(c->answers->samples, &k);
+		s.files = k.held;
+		s.files_dropped = k.dropped;
+		s.looks_late = c->answers->looks_late;
 	}
 	wg_out_put(o, &s);
 }

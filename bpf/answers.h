@@ -6,6 +6,7 @@
 #include "access.h"
 #include "kallsyms.h"
 #include "observer.h"
+#include "samples.h"
 #include "session.h"
 #include "watch.h"
 
@@ -13,6 +14,8 @@ struct wg_answers { /* shared by all clients */
 	struct wg_observer *observer;
 	struct wg_watch *watch;
 	struct wg_kallsyms *kallsyms;
+	struct wg_samples *samples;
+	unsigned long looks_late;
 	uint64_t started; /* CLOCK_MONOTONIC ns */
 	unsigned long refused;
 	bool tracing;
@@ -23,6 +26,8 @@ struct wg_client {
 	struct wg_asker asker;
 };
 
+/* One look at what a tracked process writes, with an observer of the caller's. 0 or -errno. */
+int wg_answers_look(struct wg_answers *a, struct wg_observer *o, int32_t pid);
 /* A wg_answer_fn; arg is a struct wg_client. */
 void wg_answers_give(void *arg, const struct wg_wire_request *q, struct wg_out *o,
 		     struct wg_wire_done *done);

@@ -77,6 +77,9 @@ struct signal_struct {
 struct kernel_siginfo {
 	int si_signo, si_errno, si_code;
 };
+struct task_io_accounting {
+	__u64 wchar;
+};
 struct mm_struct {
 	unsigned long flags;
 };
@@ -97,6 +100,7 @@ struct task_struct {
 	struct bpf_local_storage *bpf_storage;
 	struct files_struct *files;
 	struct pid *thread_pid;
+	struct task_io_accounting ioac;
 	char comm[16];
 	struct thread_struct thread;
 };
@@ -117,11 +121,24 @@ struct bpf_iter__task {
 struct super_block {
 	unsigned int s_dev;
 };
+struct timespec64 {
+	__s64 tv_sec;
+	long tv_nsec;
+};
 struct inode {
 	unsigned short i_mode;
 	unsigned long i_ino;
 	struct super_block *i_sb;
 	__s64 i_size;
+	unsigned int i_generation;
+	__s64 i_mtime_sec; /* since 6.11 */
+	__u32 i_mtime_nsec;
+};
+struct inode___before_6_11 {
+	struct timespec64 __i_mtime;
+};
+struct inode___before_6_7 {
+	struct timespec64 i_mtime;
 };
 struct address_space {
 	unsigned long nrpages;
@@ -142,8 +159,29 @@ struct fdtable {
 struct files_struct {
 	struct fdtable *fdt;
 };
+struct pipe_buffer {
+	unsigned int offset, len;
+};
 struct pipe_inode_info {
+	unsigned int head, tail; /* since 5.5 */
+	unsigned int max_usage, ring_size;
 	unsigned int readers, writers;
+	struct pipe_buffer *bufs;
+};
+struct sock {
+	__u16 sk_type, sk_protocol;
+};
+struct socket {
+	struct sock *sk;
+};
+struct tcp_sock {
+	__u32 write_seq;
+};
+struct bpf_map;
+struct bpf_iter__bpf_map_elem {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	void *key, *value;
 };
 struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;

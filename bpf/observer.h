@@ -39,6 +39,9 @@ struct wg_obs_wake {
 	__wg_u8 waker_comm[16];
 	__wg_u32 uid;	   /* whom it is counted for */
 	__wg_u32 irq_last; /* the last of all wake-ups came from an interrupt */
+	/* Bytes that it wrote (ioac.wchar: write and its kin, not send) at the last look, */
+	__wg_u64 wchar;
+	__wg_u64 wrote_at; /* and the look that last found more. 0: not since it is tracked */
 };
 
 /* One thread, as it stands at the moment of the iterator. */
@@ -65,6 +68,8 @@ struct wg_obs_task {
 	__wg_u32 uid, euid, suid, gid, egid, sgid; /* the thread's own, initial user namespace */
 	__wg_u32 level;		/* how deep its PID namespace lies; 0 the initial one */
 	__wg_u32 tracked;	/* wake is valid */
+	__wg_u32 counts_writes; /* this kernel counts what is written: wake.wchar and wrote_at are valid */
+	__wg_u32 pad;
 	struct wg_obs_wake wake;
 };
 
@@ -78,7 +83,19 @@ struct wg_obs_file {
 	__wg_u64 dev, ino;	   /* the kernel's: major << 20 | minor */
 	__wg_s64 pos, file_size;
 	__wg_u64 cached_pages;
+	__wg_u32 pipe_fill, pipe_size; /* bytes; pipes only, size 0 otherwise */
+	__wg_u64 mtime;		       /* ns, CLOCK_REALTIME; 0 not known. Not kept for pipes since 6.15 */
+	/*
+	 * Two numbers of which at least one is another after each write. Pipes: buffers filled so
+	 * far, end of the last; TCP: sequence number; regular files: size, mtime.
+	 */
+	__wg_u64 mark[2];
+	__wg_u32 mark_kind; /* WG_MARK_*; 0: no such numbers are known */
+	__wg_u32 generation; /* of the inode, whose number is used again */
 };
+#define WG_MARK_PIPE 1
+#define WG_MARK_TCP 2
+#define WG_MARK_FILE 3
 
 /* What tracked processes wrote to one inode since it is traced (waitgraphd --trace). */
 #define WG_OBS_MAX_WRITTEN 16384
@@ -119,6 +136,7 @@ struct wg_obs_proc {
 	__wg_u32 next_sender;
 	struct wg_obs_sender sender[WG_OBS_SENDERS];
 	__wg_u8 comm[16];
+	__wg_u64 wrote_at; /* as in wg_obs_wake: by threads of it that have ended */
 };
 
 /* The ring of ends: by user, so that nobody's processes push out those of another. */
@@ -127,6 +145,7 @@ struct wg_obs_proc {
 #define WG_OBS_MAX_PROCS 8192  /* tracked at a time */
 #define WG_OBS_USER_PROCS 2048 /* of one user other than root */
 #define WG_OBS_USER_THREADS 16384
+#define WG_OBS_RAN 65536       /* flags by process number, which may share one */
 
 struct wg_obs_counts { /* what had to be dropped, and what is held */
 	__wg_u64 procs, threads;	 /* tracked now */

@@ -16,6 +16,7 @@
 #define WG_PROTOCOL_H
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -77,6 +78,9 @@ struct wg_wire_task {
 	uint32_t nkstack;
 	char waker_comm[16];
 	char kstack[WG_WIRE_KSTACK][WG_WIRE_NAME]; /* innermost first, NUL-padded */
+	/* It last wrote anything (write and its kin, not send), to a second; NEVER: not since tracked_ago. */
+	uint64_t wrote_ago;
+	uint64_t wrote_bytes; /* in its life; WG_WIRE_NEVER: this kernel does not count */
 };
 
 #define WG_PROC_ENDED 1u
@@ -95,6 +99,7 @@ struct wg_wire_proc {
 	uint64_t start_ns;  /* CLOCK_BOOTTIME: identity */
 	uint64_t ended_ago, oom_ago, signal_ago;
 	char killer_comm[16], comm[16];
+	uint64_t wrote_ago; /* as in wg_wire_task: threads of it that have ended */
 };
 
 struct wg_wire_status {
@@ -103,6 +108,8 @@ struct wg_wire_status {
 	uint64_t clients_refused, up_ns;
 	uint32_t tracing, reserved;
 	char daemon_version[32];
+	uint64_t files, files_dropped; /* looked at once a second; had no room */
+	uint64_t looks_late;	       /* processes whose look had to wait for the next second */
 };
 
 struct wg_wire_done {
@@ -125,7 +132,20 @@ struct wg_wire_file {
 	uint32_t pipe_readers, pipe_writers; /* open descriptions, which forks share; pipes only */
 	/* With --trace, of tracked processes together; traced_ago WG_WIRE_NEVER: not traced. */
 	uint64_t traced_ago, writes, writes_failed, written_bytes, last_write_ago, longest_write_ns;
+	uint32_t pipe_fill, pipe_size; /* bytes; size 0: no pipe, or not known */
+	/*
+	 * From looks once a second, of a tracked process, of what can be written through this
+	 * descriptor: first seen; last found written, by whomever. WG_WIRE_NEVER: is not looked at;
+	 * has not been written since it was first seen.
+	 */
+	uint64_t sampled_ago, wrote_ago;
 };
+
+/* The smallest that ever was: what came later is at the end, and zero when it did not come. */
+#define WG_WIRE_TASK_LEAST offsetof(struct wg_wire_task, wrote_ago)
+#define WG_WIRE_PROC_LEAST offsetof(struct wg_wire_proc, wrote_ago)
+#define WG_WIRE_STATUS_LEAST offsetof(struct wg_wire_status, files)
+#define WG_WIRE_FILE_LEAST offsetof(struct wg_wire_file, pipe_fill)
 
 _Static_assert(sizeof(struct wg_wire_request) == 48, "fixed");
 _Static_assert(sizeof(struct wg_wire_task) % 8 == 0 && sizeof(struct wg_wire_task) < WG_WIRE_LARGEST, "fits");

@@ -94,10 +94,20 @@ int wg_tasks(struct bpf_iter__task *ctx)
 	r->egid = BPF_CORE_READ(t, real_cred, egid.val);
 	r->sgid = BPF_CORE_READ(t, real_cred, sgid.val);
 	r->tracked = 0;
+	r->counts_writes = bpf_core_field_exists(t->ioac.wchar);
 	if (wg_watching) {
 		struct wg_obs_wake *w = bpf_task_storage_get(&wg_wakes, t, 0, 0);
 
 		if (w) {
+			/* What it wrote since the last look of the daemon's own. */
+			if (bpf_core_field_exists(t->ioac.wchar)) {
+				__u64 wchar = BPF_CORE_READ(t, ioac.wchar);
+
+				if (wchar != w->wchar) {
+					w->wchar = wchar;
+					w->wrote_at = r->now;
+				}
+			}
 			r->tracked = 1;
 			r->wake = *w;
 		}

@@ -30,6 +30,9 @@
 #define CLIENTS 64
 #define CLIENTS_OF_ONE 8 /* of one user other than root */
 #define LOOK_MS 3000	 /* between two looks for recorded processes */
+#define WRITES_MS 1000	 /* between two looks at what tracked processes write, and of that */
+#define WRITES_AT_MOST_MS 10 /* so long: what was not reached waits for the next */
+#define SWEEP_EVERY 32
 #define MOST_PIDS 1024
 #define STACK_SIZE (256 << 10)
 #define INIT_PIDNS 0xEFFFFFFCu
@@ -285,6 +288,54 @@ static void look(const struct options *o)
 	wg_watch_rest(answers.watch);
 }
 
+/* ---- what they write -------------------------------------------------------------------------- */
+
+static uint64_t mono(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int still_tracked(int32_t pid, uint64_t start, void *arg)
+{
+	struct wg_obs_proc p;
+
+	(void)arg;
+	return !wg_watch_proc(answers.watch, pid, &p) && p.start == start;
+}
+
+/*
+ * A thread and an observer of its own: letting go of a file that its process has just closed can
+ * be the last close, which on a network file system may take its time.
+ */
+static void *look_at_writes(void *arg)
+{
+	static int32_t due[WG_OBS_MAX_PROCS];
+	struct wg_observer *o = arg;
+	unsigned int first = 0;
+
+	for (unsigned int round = 1;; round++) {
+		struct timespec t = { 0, WRITES_MS * 1000000L - 1 };
+		uint64_t end;
+		int n, done;
+
+		nanosleep(&t, NULL);
+		if (round % SWEEP_EVERY == 0)
+			wg_samples_sweep(answers.samples, still_tracked, NULL);
+		n = wg_watch_due(answers.watch, due, WG_OBS_MAX_PROCS);
+		end = mono() + WRITES_AT_MOST_MS * 1000000u;
+		for (done = 0; done < n && mono() < end; done++)
+			wg_answers_look(&answers, o, due[(first + (unsigned int)done) % (unsigned int)n]);
+		/* Those that were not reached are due the next time, and then it begins with them. */
+		first = done < n ? first + (unsigned int)done : 0;
+		__atomic_fetch_add(&answers.looks_late, (unsigned long)(n > done ? n - done : 0),
+				   __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
 /* ---- start ---------------------------------------------------------------------------------------- */
 
 static void usage(FILE *to)
@@ -356,6 +407,8 @@ static int parse(int argc, char **argv, struct options *o)
 	return 0;
 }
 
+static struct wg_observer *writes;
+
 static int load(void)
 {
 	const char *why = NULL;
@@ -376,8 +429,14 @@ static int load(void)
 		    rc == -EPERM || rc == -EACCES ? "; run it as root, or give it the capabilities that --help names" : "");
 		return rc;
 	}
+	rc = wg_observer_open(&writes, &why);
+	if (rc) {
+		say("%s (%s)", why ? why : "the programs could not be loaded", strerror(-rc));
+		return rc;
+	}
 	answers.kallsyms = wg_kallsyms_open(&hidden);
-	if (!answers.kallsyms)
+	answers.samples = wg_samples_new();
+	if (!answers.kallsyms || !answers.samples)
 		return -ENOMEM;
 	if (hidden)
 		say("the kernel hides its symbols (CAP_SYSLOG is missing, or kernel.kptr_restrict is 2): "
@@ -392,6 +451,7 @@ int main(int argc, char **argv)
 	struct pollfd p[2];
 	struct timespec t;
 	pthread_attr_t attr;
+	pthread_t looker;
 	double next = 0;
 	sigset_t set;
 	int rc = parse(argc, argv, &o);
@@ -434,6 +494,10 @@ int main(int argc, char **argv)
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, STACK_SIZE);
+	if (pthread_create(&looker, &attr, look_at_writes, writes)) {
+		say("no thread can be started");
+		return 70;
+	}
 	say("listening on %s", o.socket);
 	for (;;) {
 		double now;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * watch.bpf.c - always on, for tracked processes only: who wakes whom, since when a thread
- * sleeps, and how processes end.
+ * sleeps, how processes end; and, looked at once a second, which threads write.
  *
  * The first thing each scheduler program does is to look at one pointer of the task: a thread
  * without task storage is none of ours, and that is all that other processes pay. Nothing here
@@ -65,6 +65,30 @@ struct {
 	__type(key, __u32);
 	__type(value, struct wg_obs_proc);
 } wg_blank SEC(".maps");
+
+/*
+ * Which processes have run since somebody looked at what they write: a thread that sleeps writes
+ * nothing, and it does not run again before it was woken.
+ */
+struct ran {
+	__u8 flag[WG_OBS_RAN];
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ran);
+} wg_ran SEC(".maps");
+
+static __always_inline void has_run(__s32 tgid)
+{
+	__u32 zero = 0;
+	struct ran *r = bpf_map_lookup_elem(&wg_ran, &zero);
+
+	if (r)
+		r->flag[(__u32)tgid % WG_OBS_RAN] = 1;
+}
 
 #if !defined(__TARGET_ARCH_x86)
 struct thread_info___arm64 {
@@ -209,6 +233,9 @@ static __always_inline bool add_thread(struct task_struct *t)
 		goto full;
 	w->since = bpf_ktime_get_ns();
 	w->uid = uid;
+	if (bpf_core_field_exists(t->ioac.wchar))
+		w->wchar = BPF_CORE_READ(t, ioac.wchar);
+	has_run(t->tgid);
 	__sync_fetch_and_add(&o->threads, 1);
 	__sync_fetch_and_add(&wg_counts.threads, 1);
 	return true;
@@ -278,6 +305,7 @@ int BPF_PROG(wg_waking, struct task_struct *t)
 	w = bpf_task_storage_get(&wg_wakes, t, 0, 0);
 	if (!w)
 		return 0;
+	has_run(t->tgid);
 	by = bpf_get_current_task_btf();
 	irq = interrupted(by);
 	if (irq) { /* whoever runs was only interrupted, or that is not known */
@@ -311,6 +339,56 @@ int BPF_PROG(wg_switch, bool preempt, struct task_struct *prev)
 	w = bpf_task_storage_get(&wg_wakes, prev, 0, 0);
 	if (w)
 		w->blocked_at = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* ---- who writes ----------------------------------------------------------------------- */
+
+/* Over the tracked processes: emits those that have run since the last time. */
+SEC("iter/bpf_map_elem")
+int wg_due(struct bpf_iter__bpf_map_elem *ctx)
+{
+	__s32 *key = ctx->key, pid;
+	__u32 zero = 0;
+	struct ran *r;
+
+	if (!key)
+		return 0;
+	pid = *key;
+	r = bpf_map_lookup_elem(&wg_ran, &zero);
+	/* The flag is cleared by whoever looks, before he does. */
+	if (r && r->flag[(__u32)pid % WG_OBS_RAN])
+		bpf_seq_write(ctx->meta->seq, &pid, sizeof(pid));
+	return 0;
+}
+
+/* Has this thread written since the last look? */
+static __always_inline bool wrote(struct task_struct *t, struct wg_obs_wake *w)
+{
+	__u64 now;
+
+	if (!bpf_core_field_exists(t->ioac.wchar))
+		return false;
+	now = BPF_CORE_READ(t, ioac.wchar);
+	if (now == w->wchar)
+		return false;
+	w->wchar = now;
+	w->wrote_at = bpf_ktime_get_ns();
+	return true;
+}
+
+/* Over the threads of one process, once a second. */
+SEC("iter/task")
+int wg_wrote(struct bpf_iter__task *ctx)
+{
+	struct task_struct *t = ctx->task;
+	struct wg_obs_wake *w = t ? bpf_task_storage_get(&wg_wakes, t, 0, 0) : 0;
+
+	if (!w)
+		return 0;
+	wrote(t, w);
+	if (!t->__state) /* it goes on without being woken first */
+		has_run(t->tgid);
 	return 0;
 }
 
@@ -407,6 +485,10 @@ int BPF_PROG(wg_exit, struct task_struct *t)
 	w = t->bpf_storage ? bpf_task_storage_get(&wg_wakes, t, 0, 0) : 0;
 	if (!w)
 		goto group;
+	wrote(t, w);
+	p = w->wrote_at ? bpf_map_lookup_elem(&wg_procs, &tgid) : 0;
+	if (p && p->wrote_at < w->wrote_at)
+		p->wrote_at = w->wrote_at;
 	uid = w->uid;
 	o = bpf_map_lookup_elem(&wg_owners, &uid);
 	if (o && o->threads > 0)

@@ -28,6 +28,7 @@ struct wg_watch {
 	struct bpf_link *waking, *switching; /* only while somebody is tracked */
 	const struct wg_obs_proc *ends;
 	size_t ends_size;
+	uint8_t *ran; /* WG_OBS_RAN flags: see watch.bpf.c */
 	pthread_mutex_t lock;
 };
 
@@ -196,6 +197,13 @@ int wg_watch_open(struct wg_watch **out, const char **why)
 		goto out;
 	}
 	w->ends = at;
+	at = mmap(NULL, WG_OBS_RAN, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(w->skel->maps.wg_ran), 0);
+	if (at == MAP_FAILED) {
+		rc = -errno;
+		*why = "the flags of processes that ran cannot be mapped";
+		goto out;
+	}
+	w->ran = at;
 	rc = attach(w);
 	if (!rc)
 		rc = scheduler_on(w); /* to know at once whether it can */
@@ -221,6 +229,8 @@ void wg_watch_close(struct wg_watch *w)
 		bpf_link__destroy(w->links[i]);
 	if (w->ends)
 		munmap((void *)(uintptr_t)w->ends, w->ends_size);
+	if (w->ran)
+		munmap(w->ran, WG_OBS_RAN);
 	trace_bpf__destroy(w->trace);
 	watch_bpf__destroy(w->skel);
 	pthread_mutex_destroy(&w->lock);
@@ -234,8 +244,11 @@ int wg_watch_wakes_fd(const struct wg_watch *w)
 
 /* ---- ask ------------------------------------------------------------------------------------ */
 
-/* Run an iterator program to its end; what it emits goes to buf. Bytes or -errno. */
-static ssize_t run(struct bpf_program *prog, int32_t pid, void *buf, size_t room)
+/*
+ * Run an iterator program to its end, over the threads of pid (0: all) or the elements of a map;
+ * what it emits goes to buf. Bytes or -errno.
+ */
+static ssize_t run_over(struct bpf_program *prog, int32_t pid, int map, void *buf, size_t room)
 {
 	union bpf_iter_link_info info;
 	LIBBPF_OPTS(bpf_iter_attach_opts, opts);
@@ -246,10 +259,13 @@ static ssize_t run(struct bpf_program *prog, int32_t pid, void *buf, size_t room
 	int fd;
 
 	memset(&info, 0, sizeof(info));
-	info.task.pid = (__u32)pid;
+	if (map >= 0)
+		info.map.map_fd = (__u32)map;
+	else
+		info.task.pid = (__u32)pid;
 	opts.link_info = &info;
 	opts.link_info_len = sizeof(info);
-	link = bpf_program__attach_iter(prog, pid ? &opts : NULL);
+	link = bpf_program__attach_iter(prog, pid || map >= 0 ? &opts : NULL);
 	if (!link)
 		return -errno;
 	fd = bpf_iter_create(bpf_link__fd(link));
@@ -270,6 +286,11 @@ static ssize_t run(struct bpf_program *prog, int32_t pid, void *buf, size_t room
 		close(fd);
 	bpf_link__destroy(link);
 	return rc ? rc : (ssize_t)have;
+}
+
+static ssize_t run(struct bpf_program *prog, int32_t pid, void *buf, size_t room)
+{
+	return run_over(prog, pid, -1, buf, room);
 }
 
 int wg_watch_track(struct wg_watch *w, int32_t pid)
@@ -326,6 +347,21 @@ int wg_watch_ends(struct wg_watch *w, int (*each)(const struct wg_obs_proc *p, v
 			return rc;
 	}
 	return 0;
+}
+
+int wg_watch_due(struct wg_watch *w, int32_t *pids, int most)
+{
+	ssize_t n = run_over(w->skel->progs.wg_due, 0, bpf_map__fd(w->skel->maps.wg_procs), pids,
+			     (size_t)most * sizeof(*pids));
+
+	return n < 0 ? (int)n : (int)((size_t)n / sizeof(*pids));
+}
+
+int wg_watch_wrote(struct wg_watch *w, int32_t pid)
+{
+	/* Before the look: whoever runs from here on is looked at again. */
+	__atomic_store_n(&w->ran[(uint32_t)pid % WG_OBS_RAN], 0, __ATOMIC_SEQ_CST);
+	return (int)run(w->skel->progs.wg_wrote, pid, NULL, 0);
 }
 
 void wg_watch_counts(const struct wg_watch *w, struct wg_obs_counts *out)

@@ -22,6 +22,10 @@ void wg_watch_rest(struct wg_watch *w);
 int wg_watch_proc(struct wg_watch *w, int32_t pid, struct wg_obs_proc *out);
 /* Recorded processes that are not tracked yet, by their helper thread. Returns how many went into pids. */
 int wg_watch_find(struct wg_watch *w, int32_t *pids, int most);
+/* Tracked processes that have run since wg_watch_wrote() was last called for them. How many, or -errno. */
+int wg_watch_due(struct wg_watch *w, int32_t *pids, int most);
+/* See which of its threads have written since the last look (wg_obs_wake). 0 or -errno. */
+int wg_watch_wrote(struct wg_watch *w, int32_t pid);
 /* Every end still in the ring, in no order. Stops when each() returns non-zero, and returns that. */
 int wg_watch_ends(struct wg_watch *w, int (*each)(const struct wg_obs_proc *p, void *arg), void *arg);
 /* Trace writes, too: slows every system call of the machine. 0 or -errno with *why. */

@@ -188,7 +188,7 @@ struct wg_process *wg_add_process(struct wg_facts *f)
 	*wg_push(f->arena, &f->procs) = p;
 	p->uid = p->rank = p->world = WG_NO_INT;
 	p->snapshot_age_s = p->age_s = p->fork_age_s = p->progress_age_s = WG_NO_SEC;
-	p->longest_sync_s = WG_NO_SEC;
+	p->longest_sync_s = p->last_write_age_s = p->quiet_s = WG_NO_SEC;
 	p->cpu_share = p->children_cpu_share = p->end.age_s = p->cgroup.cpu_quota = WG_NO_SEC;
 	p->calls_delta = p->rchar = p->wchar = p->rchar_delta = p->wchar_delta = WG_NO_INT;
 	p->read_bytes_delta = p->write_bytes_delta = p->majflt_delta = WG_NO_INT;
@@ -226,7 +226,7 @@ struct wg_file *wg_add_file(struct wg_facts *f, struct wg_process *p)
 	x->dirty_bytes = x->writeback_bytes = x->write_error = x->size_delta = WG_NO_INT;
 	x->pipe_fill = x->pipe_size = x->sock_rxq = x->sock_txq = x->sock_backlog = WG_NO_INT;
 	x->sock_shutdown = x->event_count = x->user_buffered_delta = WG_NO_INT;
-	x->last_write_age_s = x->timer_left_s = WG_NO_SEC;
+	x->last_write_age_s = x->timer_left_s = x->quiet_s = WG_NO_SEC;
 	x->pty_index = -1;
 	x->sock_rcv_timeout_s = x->sock_snd_timeout_s = WG_NO_SEC;
 	return x;

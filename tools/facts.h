@@ -317,6 +317,7 @@ struct wg_file {
 	bool remote_fs;		/* served over a network or by a process: can stop answering */
 	double sock_rcv_timeout_s, sock_snd_timeout_s; /* 0 none; WG_NO_SEC unknown */
 	int64_t user_buffered_delta; /* growth of user_buffered_bytes in the interval; WG_NO_INT */
+	double quiet_s;		/* last_write_age_s is not known, but for so long nobody has written (observer) */
 };
 
 /* A file lock known to the kernel (/proc/locks), host-wide. */
@@ -577,6 +578,12 @@ struct wg_process {
 	void *collect;		/* private to tools/collect while it runs */
 	/* The kernel forbids this asker its memory, or to see in which calls its threads are. */
 	bool memory_denied, calls_denied;
+	/*
+	 * Observer: when one of its threads last wrote anything (write and its kin into whatever, not
+	 * send; to a second); and for how long none has, at least: the same when that is known, else
+	 * as long as it was watched.
+	 */
+	double last_write_age_s, quiet_s;
 };
 
 struct wg_facts {

@@ -247,6 +247,7 @@ static const struct wg_field file_f[] = {
 	FIELD(wg_file, "sock_rcv_timeout_s", sock_rcv_timeout_s, SEC, NO),
 	FIELD(wg_file, "sock_snd_timeout_s", sock_snd_timeout_s, SEC, NO),
 	FIELD(wg_file, "user_buffered_delta", user_buffered_delta, I64, NO),
+	FIELD(wg_file, "quiet_s", quiet_s, SEC, NO),
 };
 DESC(wg_desc_file, wg_file, file_f);
 
@@ -554,6 +555,8 @@ static const struct wg_field process_f[] = {
 	FIELD(wg_process, "memory_denied", memory_denied, BOOL, ZERO),
 	FIELD(wg_process, "calls_denied", calls_denied, BOOL, ZERO),
 	FIELD(wg_process, "tty_pgrp", tty_pgrp, I32, ZERO),
+	FIELD(wg_process, "last_write_age_s", last_write_age_s, SEC, NO),
+	FIELD(wg_process, "quiet_s", quiet_s, SEC, NO),
 	SKIP(wg_process, collect),
 };
 DESC(wg_desc_process, wg_process, process_f);

@@ -21,8 +21,9 @@ The program writes lines to the file named by SCENARIO_OUT: `ready`, `culprit_ti
 `cleanup_pid N`, `cleanup COMMAND` (run after the kill, before the wait) and `remove COMMAND` (run last).
 With --user everything runs as an ordinary user (nobody) and without BPF: there `unknown` is right
 too when a fact is out of reach and the answer names it, but a wrong class never is.
+With --daemon a waitgraphd of root's runs beside, and everybody asks it; with --user too, nobody asks.
 """
-import argparse, concurrent.futures, hashlib, json, os, re, shlex, shutil, signal, subprocess, sys
+import argparse, atexit, concurrent.futures, hashlib, json, os, re, shlex, shutil, signal, subprocess, sys
 import tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -74,7 +75,9 @@ def why_not(case, opt):
             return "no /dev/fuse"
         if need.startswith("python") and not find_python(need):
             return f"no {need}"
-        if need == "bpf" and (opt.user or not os.path.exists("/sys/kernel/btf/vmlinux")):
+        if need == "daemon" and not opt.daemon:
+            return "needs waitgraphd (--daemon)"
+        if need == "bpf" and ((opt.user and not opt.daemon) or not os.path.exists("/sys/kernel/btf/vmlinux")):
             return "needs BPF"
         if need == "freezer" and not os.path.isdir("/sys/fs/cgroup/freezer"):
             return "no freezer cgroup"
@@ -146,7 +149,7 @@ def run(case, opt):
     os.makedirs(state, mode=0o777)
     os.chmod(state, 0o777 if opt.user else 0o700)
     needs = case.get("needs", "").split(",")
-    env = dict(os.environ, SCENARIO_OUT=out, SCENARIO_DIR=work, WAITGRAPH_DIR=state,
+    env = dict(os.environ, WAITGRAPH_SOCKET=opt.socket, SCENARIO_OUT=out, SCENARIO_DIR=work, WAITGRAPH_DIR=state,
                SIMGPU_SESSION=os.path.basename(work), PYTHONDONTWRITEBYTECODE="1")
     env.pop("LD_PRELOAD", None)
     env.pop("PYTHONUNBUFFERED", None)  # of the shell that started us; a case that wants it says so
@@ -183,7 +186,7 @@ def run(case, opt):
             ask = [state]
         else:
             ask = facts.get("ask_pid") or [str(proc.pid)]
-        cmd = [f"{opt.build}/bin/waitgraph", "why", "--json"] + (["--no-bpf"] if opt.user else []) + ask
+        cmd = [f"{opt.build}/bin/waitgraph", "why", "--json"] + (["--no-bpf"] if opt.user and not opt.daemon else []) + ask
         t0 = time.time()
         r = subprocess.run(as_user(cmd, opt), env=dict(env, LD_LIBRARY_PATH=""), capture_output=True, timeout=60)
         took = time.time() - t0
@@ -265,6 +268,7 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--build", default=os.path.join(HERE, "../../build"))
     ap.add_argument("--user", action="store_true", help="as an ordinary user, without BPF")
+    ap.add_argument("--daemon", action="store_true", help="with a waitgraphd beside (needs root and BPF)")
     ap.add_argument("--part", metavar="K/N", help="only this part of the cases, by a hash that changes daily")
     ap.add_argument("-j", type=int, default=6)
     ap.add_argument("--patience", type=float, default=1.0, help="multiplies every settle time")
@@ -274,9 +278,10 @@ def main():
     ap.add_argument("names", nargs="*", help="ids or parts of them")
     opt = ap.parse_args()
     opt.build = os.path.abspath(opt.build)
+    opt.socket = "/nonexistent"  # never the machine's own waitgraphd
     cases = []
     for name in sorted(os.listdir(HERE)):
-        if name.endswith((".c", ".cc", ".py")) and name not in ("run.py", "scenario.py", "healthy.py"):
+        if name.endswith((".c", ".cc", ".py")) and name not in ("run.py", "scenario.py", "healthy.py", "observed.py"):
             cases += parse(os.path.join(HERE, name))
     if opt.names:
         cases = [c for c in cases if any(n in c["id"] for n in opt.names)]
@@ -286,6 +291,11 @@ def main():
         cases = [c for c in cases if int(hashlib.sha256((day + c["id"]).encode()).hexdigest(), 16) % n == k % n]
     if not cases:
         raise SystemExit("no such scenario")
+    if opt.daemon:
+        why = start_daemon(opt)
+        if why:
+            print(f"no waitgraphd here: {why}")
+            return 77
     known = known_wrong()
     count = {"right": 0, "wrong": 0, "skip": 0, "broken": 0, "known": 0}
     again = []
@@ -305,11 +315,39 @@ def main():
     for case in again:
         _, how, text, _doc = run(case, opt)
         tally(case, how, text, count, known, opt)
+    if opt.daemon and opt.fallen():
+        print(f"waitgraphd ended with {opt.fallen()}")
+        count["broken"] += 1
     total = count["right"] + count["wrong"] + count["broken"] + count["known"]
     print(f"{count['right']} of {total} right, {count['wrong']} wrong, {count['known']} known to be wrong, "
           f"{count['broken']} broken, {len(again)} asked twice, {count['skip']} skipped"
-          + (" (as an ordinary user, without BPF)" if opt.user else ""))
+          + (" (as an ordinary user, " + ("asking" if opt.daemon else "without BPF") + ")" if opt.user else "")
+          + (" (beside waitgraphd)" if opt.daemon else ""))
     return 1 if count["wrong"] or count["broken"] or not total else 0
+
+
+def start_daemon(opt):
+    """waitgraphd on a socket of our own until we end. The reason when it cannot be had."""
+    if os.geteuid() != 0 or not os.path.exists("/sys/kernel/btf/vmlinux"):
+        return "not root, or a kernel without BTF"
+    where = tempfile.mkdtemp(prefix="wg-observer-")
+    os.chmod(where, 0o755)
+    opt.socket = f"{where}/sock"
+    proc = subprocess.Popen([f"{opt.build}/bin/waitgraphd", "--socket", opt.socket],
+                            stderr=open(f"{where}/log", "w"), preexec_fn=os.setpgrp)
+    for _ in range(400):
+        if os.path.exists(opt.socket) or proc.poll() is not None:
+            break
+        time.sleep(0.05)
+
+    def stop():
+        proc.terminate()
+        proc.wait()
+        shutil.rmtree(where, ignore_errors=True)
+
+    atexit.register(stop)
+    opt.fallen = lambda: None if proc.poll() is None else f"{proc.returncode}: " + open(f"{where}/log").read()[-500:]
+    return opt.fallen()
 
 
 def known_wrong():

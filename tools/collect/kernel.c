@@ -19,7 +19,6 @@
 
 #ifdef WG_HAVE_BPF
 #include "bpf/observer.h"
-#include "kernel_light.h"
 #else
 struct wg_observer;
 #endif
@@ -30,7 +29,6 @@ struct wg_observer;
 struct wg_kernel {
 	struct wg_facts *f;
 	struct wg_observer_client *daemon;
-	struct wg_light *light;	 /* the one or the other: the same program */
 	struct wg_observer *observer;
 	bool tried;   /* to open the observer */
 	bool opening; /* it is being opened by that thread: a quarter of a whole answer's time */
@@ -47,6 +45,7 @@ struct gather {
 	struct wg_process *p;
 	WG_VEC(struct wg_regs) regs;
 	size_t seen;
+	bool unwatched; /* a thread of it: what that wrote is not known */
 };
 
 /* Inode of the initial PID namespace, the same on every kernel (PROC_PID_INIT_INO). */
@@ -59,9 +58,7 @@ static void *open_it(void *arg)
 {
 	struct wg_kernel *k = arg;
 
-	k->opened = 0;
-	if (wg_light_open(&k->light))
-		k->opened = wg_observer_open(&k->observer, &k->why);
+	k->opened = wg_observer_open(&k->observer, &k->why);
 	return NULL;
 }
 #endif
@@ -86,7 +83,7 @@ static bool open_observer(struct wg_kernel *k)
 	const char *why = "this waitgraph was built without it", *remedy = "start waitgraphd";
 
 	if (k->tried)
-		return k->light || k->observer;
+		return k->observer;
 	k->tried = true;
 #ifdef WG_HAVE_BPF
 	if (k->opening)
@@ -140,17 +137,7 @@ static int ask_directly(struct wg_kernel *k, struct gather *g)
 	if (!open_observer(k))
 		return -ENOSYS;
 #ifdef WG_HAVE_BPF
-	if (k->light) {
-		int rc = wg_light_tasks(k->light, g->p->pid, each_direct, g);
-
-		if (rc != -EOPNOTSUPP)
-			return rc;
-		wg_light_close(k->light);
-		k->light = NULL;
-		if (wg_observer_open(&k->observer, &k->why))
-			return -EOPNOTSUPP;
-	}
-	return k->observer ? wg_observer_tasks(k->observer, g->p->pid, each_direct, g) : -EOPNOTSUPP;
+	return wg_observer_tasks(k->observer, g->p->pid, each_direct, g);
 #else
 	(void)g;
 	return -ENOSYS;
@@ -183,6 +170,13 @@ static void take_wakes(struct wg_thread *t, const struct wg_wire_task *r)
 	}
 }
 
+/* The last write of any of its threads counts. */
+static void newest_write(struct wg_process *p, double age_s)
+{
+	if (wg_has_sec(age_s) && !(p->last_write_age_s <= age_s))
+		p->last_write_age_s = age_s;
+}
+
 static void take_task(struct gather *g, const struct wg_wire_task *r)
 {
 	struct wg_thread *t = wg_find_thread(g->p, r->tid);
@@ -208,6 +202,12 @@ static void take_task(struct gather *g, const struct wg_wire_task *r)
 		if (!t->fsbase)
 			t->fsbase = r->fsbase;
 	}
+	newest_write(g->p, seconds(r->wrote_ago));
+	/* Of threads that came later it is known from their beginning. */
+	if (r->wrote_bytes == WG_WIRE_NEVER)
+		g->unwatched = true;
+	else if (r->tid == g->p->pid)
+		g->p->quiet_s = seconds(r->tracked_ago);
 	if (r->flags & WG_TASK_TRACKED)
 		take_wakes(t, r);
 	else if (!wg_has_sec(t->last_ran_s))
@@ -279,10 +279,16 @@ static void each_record(const void *record, int size, void *arg)
 	struct wg_wire_task t;
 	struct wg_wire_proc p;
 
-	if (h->type == WG_WIRE_TASK && wg_wire_take(record, size, &t, sizeof(t), sizeof(t)))
+	if (h->type == WG_WIRE_TASK && wg_wire_take(record, size, &t, sizeof(t), WG_WIRE_TASK_LEAST)) {
+		if (size < (int)sizeof(t)) /* of a daemon that is older than we are */
+			t.wrote_ago = t.wrote_bytes = WG_WIRE_NEVER;
 		take_task(g, &t);
-	else if (h->type == WG_WIRE_PROC && wg_wire_take(record, size, &p, sizeof(p), sizeof(p)))
+	}
+	if (h->type == WG_WIRE_PROC && wg_wire_take(record, size, &p, sizeof(p), WG_WIRE_PROC_LEAST)) {
+		if (size >= (int)sizeof(p))
+			newest_write(g->p, seconds(p.wrote_ago));
 		take_stop(g, &p);
+	}
 }
 
 static void lose_daemon(struct wg_kernel *k, int rc)
@@ -305,7 +311,31 @@ static void take_file(struct gather *g, int32_t fd, uint64_t dev, uint64_t ino, 
 	x->write_error = error >= 0 && error < 4096 ? error : WG_NO_INT;
 }
 
-/* Pipes and sockets keep no time of their own: only a trace of the writes tells. */
+/*
+ * Pipes and sockets keep no time of their own, and a remote file's is what its server last told:
+ * what the daemon's looks have seen, to a second. A write that left no mark there (over what was in
+ * a remote file before) is not seen, so that nothing is said of how long such a one was quiet.
+ */
+static void take_samples(struct gather *g, const struct wg_wire_file *r)
+{
+	struct wg_file *x = wg_find_file(g->p, r->fd);
+	double at = seconds(r->wrote_ago);
+
+	if (!x || x->ino != r->ino)
+		return;
+	if (r->pipe_size && !wg_has_int(x->pipe_fill)) {
+		x->pipe_fill = r->pipe_fill;
+		x->pipe_size = r->pipe_size;
+	}
+	if (r->sampled_ago == WG_WIRE_NEVER)
+		return;
+	if (wg_has_sec(at) && (!wg_has_sec(x->last_write_age_s) || (x->remote_fs && at < x->last_write_age_s)))
+		x->last_write_age_s = at;
+	if (!wg_has_sec(x->last_write_age_s) && !x->remote_fs)
+		x->quiet_s = seconds(r->sampled_ago);
+}
+
+/* Only a trace of the writes tells the time of each. */
 static void take_trace(struct gather *g, const struct wg_wire_file *r)
 {
 	struct wg_file *x = wg_find_file(g->p, r->fd);
@@ -320,9 +350,12 @@ static void each_wire_file(const void *record, int size, void *arg)
 	const struct wg_wire_head *h = record;
 	struct wg_wire_file r;
 
-	if (h->type != WG_WIRE_FILE || !wg_wire_take(record, size, &r, sizeof(r), sizeof(r)))
+	if (h->type != WG_WIRE_FILE || !wg_wire_take(record, size, &r, sizeof(r), WG_WIRE_FILE_LEAST))
 		return;
+	if (size < (int)sizeof(r)) /* of a daemon that is older than we are */
+		r.sampled_ago = r.wrote_ago = WG_WIRE_NEVER;
 	take_file(arg, r.fd, r.dev, r.ino, r.write_error);
+	take_samples(arg, &r);
 	take_trace(arg, &r);
 }
 
@@ -350,8 +383,7 @@ static void collect_files(struct wg_kernel *k, struct gather *g)
 	if (k->daemon)
 		wg_observer_client_ask(k->daemon, WG_WIRE_ASK_FILES, g->p->pid, each_wire_file, g, &done);
 #ifdef WG_HAVE_BPF
-	else if (writes_matter(g->p) &&
-		 (k->observer || !wg_observer_open(&k->observer, &(const char *){ NULL })))
+	else if (k->observer && writes_matter(g->p))
 		wg_observer_files(k->observer, g->p->pid, each_obs_file, g);
 #else
 	(void)writes_matter;
@@ -396,7 +428,7 @@ static void each_end(const void *record, int size, void *arg)
 	struct wg_process *p, *parent;
 	struct wg_wire_proc r;
 
-	if (h->type != WG_WIRE_PROC || !wg_wire_take(record, size, &r, sizeof(r), sizeof(r)) ||
+	if (h->type != WG_WIRE_PROC || !wg_wire_take(record, size, &r, sizeof(r), WG_WIRE_PROC_LEAST) ||
 	    !(r.flags & WG_PROC_ENDED) || r.pid <= 0)
 		return;
 	p = wg_find_process(f, r.pid);
@@ -462,7 +494,6 @@ void wg_kernel_close(struct wg_kernel *k)
 #ifdef WG_HAVE_BPF
 	if (k->opening && !k->tried)
 		pthread_join(k->opener, NULL);
-	wg_light_close(k->light);
 	wg_observer_close(k->observer);
 #endif
 }
@@ -492,6 +523,10 @@ int wg_kernel_collect(struct wg_kernel *k, struct wg_facts *f, struct wg_process
 	}
 	*regs = g.regs.v;
 	*nregs = g.regs.n;
+	if (g.unwatched)
+		p->last_write_age_s = p->quiet_s = WG_NO_SEC;
+	else if (wg_has_sec(p->last_write_age_s))
+		p->quiet_s = p->last_write_age_s;
 	if (!rc) {
 		collect_files(k, &g);
 		wg_add_source(f, p, "bpf");

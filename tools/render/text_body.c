@@ -359,6 +359,9 @@ static void files(struct wg_page *page, const struct wg_process *p, bool all)
 		if (wg_has_sec(x->last_write_age_s))
 			s = join(a, s, wg_fmt(a, "last write %s ago",
 					      wg_time_text(a, x->last_write_age_s)));
+		else if (wg_has_sec(x->quiet_s) && x->quiet_s >= 2)
+			s = join(a, s, wg_fmt(a, "not written for at least %s",
+					      wg_time_text(a, x->quiet_s)));
 		if (wg_has_int(x->user_buffered_bytes) && x->user_buffered_bytes > 0)
 			s = join(a, s, wg_fmt(a, "%s never written yet, in a buffer of the process%s%s%s",
 					      wg_bytes_text(a, x->user_buffered_bytes),
@@ -398,6 +401,12 @@ static void files(struct wg_page *page, const struct wg_process *p, bool all)
 			wg_fmt(a, "  %3d %s%s", x->fd, wg_cut_path(a, x->path ? x->path : "?", 60),
 			       *s ? "  " : ""), "        ", s);
 	}
+	if (wg_has_sec(p->last_write_age_s))
+		wg_line(page, WG_DIM, "  its threads last wrote anything %s ago",
+			wg_time_text(a, p->last_write_age_s));
+	else if (wg_has_sec(p->quiet_s) && p->quiet_s >= 2)
+		wg_line(page, WG_DIM, "  its threads have written nothing for at least %s",
+			wg_time_text(a, p->quiet_s));
 	if (other)
 		wg_line(page, WG_DIM, "  %zu more without anything pending%s", other,
 			all ? "" : ": --all");
@@ -629,6 +638,8 @@ static void thread_group(struct wg_page *page, const struct group *g, const stru
 				     t->tid == p->pid ? " (main)" : "");
 	if (v && v->kind) {
 		s = wg_fmt(a, "waits: %s", v->kind);
+		if (t->wait.op == WG_OP_WRITE && wg_has_int(t->wait.bytes) && g->count == 1)
+			s = wg_fmt(a, "%s of %s", s, wg_bytes_text(a, t->wait.bytes));
 		if (v->object && (g->count == 1 || !g->idle))
 			s = wg_fmt(a, "%s on %s", s, v->object);
 		if (v->call && strcmp(v->call, v->kind))
