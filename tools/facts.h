@@ -414,6 +414,8 @@ struct wg_stream {
 	uint64_t completed; /* how far the GPU is known to have come (a lower bound) */
 	bool has_position;  /* completed comes from the GPU's own writes */
 	bool completed_exact; /* the next item after completed is certainly the running one */
+	uint64_t candidates; /* else it is among so many, from the next on (those up to the next
+			      * position write); 0 not known */
 	uint64_t completed_delta; /* between the samples */
 	uint64_t enqueued_delta;
 	double progress_age_s; /* since completed last moved, as far as known; WG_NO_SEC */

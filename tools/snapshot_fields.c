@@ -355,6 +355,7 @@ static const struct wg_field stream_f[] = {
 	FIELD(wg_stream, "completed", completed, U64, NONE),
 	FIELD(wg_stream, "has_position", has_position, BOOL, ZERO),
 	FIELD(wg_stream, "completed_exact", completed_exact, BOOL, ZERO),
+	FIELD(wg_stream, "candidates", candidates, U64, ZERO),
 	FIELD(wg_stream, "completed_delta", completed_delta, U64, ZERO),
 	FIELD(wg_stream, "enqueued_delta", enqueued_delta, U64, ZERO),
 	FIELD(wg_stream, "progress_age_s", progress_age_s, SEC, NO),

@@ -36,6 +36,31 @@ stuck_behind(struct wg_facts *f) /* the position is a lower bound: which of them
 	p->streams.v[0].completed_exact = false;
 }
 
+static void stuck_among_many(struct wg_facts *f) /* a launch-bound loop: writes are far apart */
+{
+	static const char *const names[] = {"gemm", "relu", "norm", "softmax", "adam", "copy"};
+	struct wg_process *p = kernel(f);
+
+	for (int i = 0; i < 120; i++)
+		item(f, p, 0, i % 7 ? WG_GPU_KERNEL : WG_GPU_RECORD_EVENT, names[i % 6]);
+	for (int i = 0; i < 50; i++)
+		item(f, p, 0, WG_GPU_KERNEL, "behind_the_write");
+	p->streams.v[0].completed_exact = false;
+	p->streams.v[0].candidates = 121;
+}
+
+static void stuck_among_its_own(struct wg_facts *f)
+{
+	struct wg_process *p = kernel(f);
+
+	for (int i = 0; i < 9; i++)
+		item(f, p, 0, WG_GPU_KERNEL, "attention_fwd");
+	for (int i = 0; i < 9; i++)
+		item(f, p, 0, WG_GPU_KERNEL, "behind_the_write");
+	p->streams.v[0].completed_exact = false;
+	p->streams.v[0].candidates = 10;
+}
+
 static void young(struct wg_facts *f)
 {
 	struct wg_process *p = kernel(f);
@@ -582,6 +607,10 @@ static const struct graph_case cases[] = {
 	{"kernel stuck", stuck, "gpu-kernel-stuck", Y, 100, 0, "attention_fwd", 1},
 	{"kernel stuck, position a bound", stuck_behind, "gpu-kernel-stuck", Y, 100, 0,
 	 "attention_fwd", 1},
+	{"kernel stuck, one of a hundred", stuck_among_many, "gpu-kernel-stuck", Y, 100, 0,
+	 "one of 103 kernels (attention_fwd, relu, norm, softmax or another)", 1},
+	{"kernel stuck, one launch of ten", stuck_among_its_own, "gpu-kernel-stuck", Y, 100, 0,
+	 "its kernel attention_fwd (one of 10 launches of it)", 1},
 	{"kernel of four seconds", young, "unknown", U, 0, 0, "attention_fwd", 0},
 	{"kernel as long as others", long_history, "busy-gpu", N, 0, 0, NULL, 0},
 	{"kernel twelve seconds, ten are usual", long_but_usual, "busy-gpu", N, 0, 0, NULL, 0},

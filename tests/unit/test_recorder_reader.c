@@ -180,6 +180,7 @@ static void test_streams(void **state)
 	s = &p->streams.v[1];
 	assert_int_equal(s->completed, 4);
 	assert_false(s->completed_exact); /* 5 and 6 stand before the next write */
+	assert_int_equal(s->candidates, 2);
 	/* Communicators. */
 	assert_int_equal(p->comms.n, 1);
 	assert_int_equal(p->comms.v[0].next_sequence, 42);

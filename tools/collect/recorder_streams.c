@@ -7,6 +7,7 @@
 
 #define MAX_STREAMS 4096
 #define MAX_PENDING_HEAD 64    /* unfinished items kept from the oldest on ... */
+#define MAX_CANDIDATES 256     /* ... and all of those that may be the running one */
 #define MAX_PENDING_NOTABLE 64 /* ... and of those behind, the ones that can wait for something */
 
 /* ---- streams ------------------------------------------------------------------------ */
@@ -165,18 +166,29 @@ static void keep_known(struct wg_stream *s, const struct wg_stream *before)
 
 /*
  * Is the first unfinished thing certainly what the GPU is at? The word says what has been
- * passed. Only when the next write stands right behind that one thing has it not been
- * passed; otherwise it, and what follows up to the next write, may be done as well. What one
- * NCCL call gave (its own kernels, then the collectives that they are) is one thing here.
+ * passed. Only when the next write stands behind one thing has it not been passed; otherwise
+ * it, and what follows up to the next write, may be done as well: *window counts these. What
+ * one NCCL call gave (its own kernels, then the collectives that they are) is one thing here,
+ * and what ends when it is reached (an event's record) is none.
  */
 static bool exact(const struct wgrec_stream *e, uint64_t done, const struct wgrec_item *items,
-		  size_t n)
+		  size_t n, uint64_t *window)
 {
+	size_t things = 0;
+	bool inner = false;
+
+	*window = 0;
 	for (size_t i = 0; i < n && items[i].seq == done + 1 + i; i++) {
-		if (items[i].flags & WGREC_ITEMF_MARKED || e->marked == items[i].seq)
-			return true;
-		if (!(items[i].flags & WGREC_ITEMF_NCCL) && items[i].op != WGREC_OP_COLLECTIVE)
-			return false;
+		const struct wgrec_item *it = &items[i];
+		bool collective = it->flags & WGREC_ITEMF_NCCL || it->op == WGREC_OP_COLLECTIVE;
+
+		if (it->op != WGREC_OP_RECORD_EVENT && it->op != WGREC_OP_WRITE_VALUE)
+			things += !(collective && inner);
+		inner = collective;
+		if (it->flags & WGREC_ITEMF_MARKED || e->marked == it->seq) {
+			*window = i + 1;
+			return things <= 1;
+		}
 	}
 	return false;
 }
@@ -278,9 +290,11 @@ void wg_rec_fill_streams(struct wg_facts *f, struct wg_process *p, struct wg_rec
 			;
 		s->pending_truncated = k == nitems || items[k].seq != s->completed + 1;
 		s->completed_exact = s->has_position && !s->pending_truncated &&
-				     exact(&e, s->completed, items + k, nitems - k);
+				     exact(&e, s->completed, items + k, nitems - k, &s->candidates);
+		if (s->completed_exact || s->candidates > MAX_CANDIDATES)
+			s->candidates = 0;
 		for (; k < nitems && items[k].seq <= e.enqueued; k++) {
-			if (head < MAX_PENDING_HEAD)
+			if (head < MAX_PENDING_HEAD || head < s->candidates)
 				head++;
 			else if (notable(items[k].op) && rest < MAX_PENDING_NOTABLE)
 				rest++;

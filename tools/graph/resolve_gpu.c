@@ -254,6 +254,41 @@ static double run_age(const struct wg_stream *s, const struct wg_gpu_item *it)
 	return a;
 }
 
+#define MAX_NAMED 4
+
+/* Who runs, when the position does not say which of several it is. */
+static const char *one_of(struct wg_b *b, const struct wg_stream *s, const struct wg_gpu_item *it,
+			  const char *what)
+{
+	const char *named[MAX_NAMED], *text = "";
+	size_t n = 0, launches = 0;
+	bool others = false;
+
+	for (size_t i = 0; i < s->pending.n && (!s->candidates || i < s->candidates); i++) {
+		const struct wg_gpu_item *x = &s->pending.v[i];
+		size_t k;
+
+		if (x->op != it->op || x->nccl_inner)
+			continue;
+		launches++;
+		for (k = 0; k < n && x->name && strcmp(named[k], x->name); k++)
+			;
+		if (k == n && n < MAX_NAMED && x->name)
+			named[n++] = x->name;
+		else if (k == n)
+			others = true;
+	}
+	if (launches < 2 || !n)
+		return wg_say(b, "probably its %s%s%s", what, it->name ? " " : "",
+			      it->name ? it->name : "");
+	if (n == 1 && !others)
+		return wg_say(b, "its %s %s (one of %zu launches of it)", what, named[0], launches);
+	for (size_t k = 0; k < n; k++)
+		text = wg_say(b, "%s%s%s", text, !k ? "" : k + 1 == n && !others ? " or " : ", ",
+			      named[k]);
+	return wg_say(b, "one of %zu %ss (%s%s)", launches, what, text, others ? " or another" : "");
+}
+
 static void kernel_end(struct wg_b *b, uint32_t node, int32_t proc, const struct wg_stream *s,
 		       const struct wg_gpu_item *it, bool exact)
 {
@@ -280,9 +315,10 @@ static void kernel_end(struct wg_b *b, uint32_t node, int32_t proc, const struct
 	}
 	if (fate == FATE_STUCK)
 		wg_set_end(b, node, CL_KERNEL_STUCK, FATE_STUCK, sure,
-			   wg_say(b, "%s %s%s has run for %s%s",
-				  exact ? "its" : "one of the first things on it, probably", what,
-				  name, wg_secs(b, age), why));
+			   wg_say(b, "%s has run for %s%s",
+				  exact ? wg_say(b, "its %s%s", what, name)
+					: one_of(b, s, it, what),
+				  wg_secs(b, age), why));
 	else if (fate == FATE_MOVING)
 		wg_set_end(b, node, CL_BUSY_GPU, FATE_MOVING, WG_CERTAIN,
 			   wg_say(b, "its %s%s has run for %s", what, name, wg_secs(b, age)));
