@@ -212,32 +212,47 @@ static void *runtime_for(uint16_t fn, const void *where)
 }
 
 static uint32_t several_runtimes;
-static uint64_t looked_at;   /* ns: last count of the runtimes */
-static uint64_t opened_at;   /* ns: when wg_dlopens was last seen to move */
+static uint64_t look_at;    /* ticks: not before that are the runtimes counted again */
+static uint64_t opened_at;  /* ns: when wg_dlopens was last seen to move */
 static uint32_t opened_seen;
 
 /*
  * One runtime is the rule and costs two loads a call. After each dlopen() they are counted again, at
  * most every 50 ms, until two seconds have passed without another: the door counts when a dlopen
- * begins, and loading takes its time.
+ * begins, and loading takes its time. In between a call pays one look at the counter.
  */
-static void count_runtimes(void)
+static __attribute__((noinline)) void count_runtimes(uint32_t opened)
 {
-	uint32_t opened = wg_dlopens;
-	uint64_t now = wg_mono_ns();
+	uint64_t now = wg_mono_ns(), fifty = 50 * 1000000ull, tick = wg_ticks_to_ns(1u << 20);
+	int *errno_at = &errno, errno_was = *errno_at;
 	struct wg_found found[2];
 
 	if (opened != opened_seen) {
 		opened_seen = opened;
 		opened_at = now;
-	} else if (now - looked_at < 50 * 1000000ull) {
-		return;
 	}
-	looked_at = now;
+	look_at = wg_stamp() + (tick ? (fifty << 20) / tick : fifty);
+	/* One that was closed since: its functions are looked up anew. */
+	for (uint16_t fn = 1; fn < WG_FN_NCCL_FIRST; fn++) {
+		void *real = __atomic_load_n(&wg_reals[fn], __ATOMIC_ACQUIRE);
+
+		if (is_runtime(fn) && real && !wg_is_loaded(real))
+			__atomic_compare_exchange_n(&wg_reals[fn], &real, NULL, false,
+						    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+	}
 	if (wg_find_exports("cudaRuntimeGetVersion", found, 2) > 1)
 		__atomic_store_n(&several_runtimes, 1, __ATOMIC_RELEASE);
 	else if (now - opened_at > 2000 * 1000000ull)
 		wg_settled = opened;
+	*errno_at = errno_was;
+}
+
+static inline void may_count_runtimes(void)
+{
+	uint32_t opened = wg_dlopens;
+
+	if (opened != opened_seen || (int64_t)(wg_stamp() - look_at) >= 0)
+		count_runtimes(opened);
 }
 
 /* The caller's own, else the first in search order. */
@@ -256,8 +271,12 @@ void *wg_real_slow(uint16_t fn, const void *caller, const void *function)
 	int n;
 
 	if (is_runtime(fn)) {
-		if (!several_runtimes)
-			count_runtimes();
+		if (!several_runtimes) {
+			may_count_runtimes();
+			real = __atomic_load_n(&wg_reals[fn], __ATOMIC_ACQUIRE);
+			if (!several_runtimes && real)
+				return real;
+		}
 		if (several_runtimes) {
 			void *own = function ? runtime_for(fn, function) : NULL;
 

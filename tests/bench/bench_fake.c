@@ -10,6 +10,26 @@
 
 #define FAKE(name, params) __attribute__((visibility("default"))) int name params; int name params
 
+/*
+ * What a call takes, for the loop that is to look like PyTorch's: BENCH_LAUNCH_NS, BENCH_WRITE_NS (an H200:
+ * about 2,000 inside the driver, and 1,000). 0, the default: it returns at once.
+ */
+static uint64_t launch_ticks, write_ticks;
+static void busy(uint64_t ticks)
+{
+	uint64_t began = __builtin_ia32_rdtsc();
+
+	while (__builtin_ia32_rdtsc() - began < ticks)
+		;
+}
+
+FAKE(bench_fake_takes, (uint64_t launch, uint64_t write))
+{
+	launch_ticks = launch;
+	write_ticks = write;
+	return 0;
+}
+
 static uint64_t next = 0x700000000000, next_stream = 0x4000, next_event = 0x8000;
 
 FAKE(cuInit, (unsigned int f)) { return (int)(f & 0); }
@@ -24,6 +44,8 @@ FAKE(cuStreamIsCapturing, (void *s, int *status)) { (void)s; *status = 0; return
 FAKE(cuStreamWriteValue32_v2, (void *s, uint64_t at, uint32_t value, unsigned int f))
 {
 	(void)s; (void)f;
+	if (write_ticks)
+		busy(write_ticks);
 	__atomic_store_n((uint32_t *)at, value, __ATOMIC_RELEASE);
 	return 0;
 }
@@ -45,6 +67,8 @@ FAKE(cuLaunchKernel, (void *f, unsigned a, unsigned b, unsigned c, unsigned d, u
 		      unsigned h, void *s, void **p, void **x))
 {
 	(void)f; (void)a; (void)b; (void)c; (void)d; (void)e; (void)g; (void)h; (void)s; (void)p; (void)x;
+	if (launch_ticks)
+		busy(launch_ticks);
 	return 0;
 }
 FAKE(cuGetProcAddress_v2, (const char *name, void **p, int version, uint64_t flags, int *status))

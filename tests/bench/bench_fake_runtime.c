@@ -23,3 +23,9 @@ FAKE(cudaLaunchKernel, (const void *f, struct dim g, struct dim b, void **args, 
 	return launch((void *)f, g.x, g.y, g.z, b.x, b.y, b.z, (unsigned)shared, stream, args, NULL);
 }
 FAKE(cudaEventQuery, (void *e)) { return query(e); }
+/* What PyTorch asks around every launch. Not wrapped: nothing of it blocks or changes what is recorded. */
+FAKE(cudaGetDevice, (int *d)) { *d = 0; return 0; }
+FAKE(cudaPeekAtLastError, (void)) { return 0; }
+FAKE(cudaGetLastError, (void)) { return 0; }
+FAKE(cudaStreamIsCapturing, (void *s, int *status)) { (void)s; *status = 0; return 0; }
+FAKE(cudaFuncGetAttributes, (void *a, const void *f)) { (void)a; (void)f; return 0; }
