@@ -89,6 +89,7 @@
 #define GIVE_KERNEL(k) TOLD(wg_stream_give_kernel(S, U(k), fr.note); wg_gave(fr.began))
 #define GIVE_MANY(list, n) TOLD(wg_gave_many(list, n, wg_ptsz, fr.began))
 #define BATCH(n, list) TOLD(wg_gave_batch(S, n, list))
+#define BEFORE_WAIT(e) wg_stream_before_wait(S, U(e))
 #define WAIT_EVENT(e) TOLD(wg_stream_wait_event(S, U(e)))
 #define STREAM_CREATED(h, flags) TOLD(wg_stream_created(U(h), (uint32_t)(flags)))
 #define STREAM_DESTROYING wg_stream_destroying(fr.site.stream)

@@ -153,7 +153,7 @@ struct wg_before wg_event_await(uint64_t event)
 	int32_t i = recorded_in(b, &seq);
 
 	if (i >= 0 && seq > __atomic_load_n(&wg_stream_at(i)->marked, __ATOMIC_RELAXED))
-		wg_position_mark(i, true);
+		wg_position_mark_worth(i, true, WG_WORTH_IT, 0);
 	return b;
 }
 

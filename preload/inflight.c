@@ -62,7 +62,7 @@ void wg_enter_nested(struct wg_frame *f, uint16_t flags, uint64_t stream, unsign
 		c->fp = f->site.fp;
 		c->ra = f->site.ra;
 		c->fn = f->site.fn;
-		c->flags = flags | (stream == WG_NOSTREAM ? 0 : WGREC_CALLF_STREAM);
+		c->flags = (uint16_t)(flags | (stream == WG_NOSTREAM ? 0 : WGREC_CALLF_STREAM));
 		c->device = (int16_t)(self->device < 0 ? -1 : self->device);
 		c->nargs = (uint16_t)nargs;
 		c->stream = f->site.stream;

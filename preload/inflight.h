@@ -25,6 +25,7 @@
 #define WG_INFLIGHT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "calls.h"
@@ -41,6 +42,8 @@
 #endif
 
 #define WG_NOSTREAM UINT64_MAX
+/* Known when compiled in every wrapper: a parameter is a stream, whatever its value. */
+#define WG_HAS_STREAM(stream) (!__builtin_constant_p(stream) || (stream) != WG_NOSTREAM)
 #define WG_DEVICE_UNKNOWN (-2) /* the cache below is empty; -1 is "no device" */
 
 struct wg_up { /* a call in flight, for the calls that it makes */
@@ -114,6 +117,19 @@ extern uint64_t wg_long_wait; /* ticks */
 /* The frame's device, after the call (which may have made the context). */
 int wg_device(void); /* ordinal of this thread's current context, -1 none; cached */
 
+typedef uint64_t __attribute__((may_alias)) wg_word;
+/* fn, flags, device and nargs, which stand together, in one store. */
+static inline void wg_call_head(struct wgrec_call *c, uint16_t fn, uint16_t flags, int32_t device,
+				uint16_t nargs)
+{
+	uint64_t head = (uint64_t)fn | (uint64_t)flags << 16 | (uint64_t)nargs << 48 |
+			(uint64_t)(uint16_t)(device < 0 ? -1 : device) << 32;
+
+	_Static_assert(offsetof(struct wgrec_call, fn) == 32 && offsetof(struct wgrec_call, nargs) == 38,
+		       "the fifth word");
+	((wg_word *)c)[4] = head;
+}
+
 __attribute__((always_inline)) static inline void
 wg_enter(struct wg_frame *f, uint16_t fn, uint8_t api, uint8_t kind, uint16_t flags,
 	 uint64_t stream, unsigned int nargs, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
@@ -129,7 +145,7 @@ wg_enter(struct wg_frame *f, uint16_t fn, uint8_t api, uint8_t kind, uint16_t fl
 	f->site.sp = (uint64_t)(uintptr_t)(frame + 2); /* both machines: saved fp, ra */
 	f->site.fp = frame[0];
 	f->site.ra = (uint64_t)(uintptr_t)__builtin_return_address(0);
-	f->site.stream = stream == WG_NOSTREAM ? 0 : stream;
+	f->site.stream = WG_HAS_STREAM(stream) ? stream : 0;
 	f->site.wrapper_frame = frame;
 	f->site.handle = f->site.bytes = 0;
 	f->seq = f->note = 0;
@@ -174,10 +190,8 @@ wg_enter(struct wg_frame *f, uint16_t fn, uint8_t api, uint8_t kind, uint16_t fl
 	c->sp = f->site.sp;
 	c->fp = f->site.fp;
 	c->ra = f->site.ra;
-	c->fn = fn;
-	c->flags = flags | (stream == WG_NOSTREAM ? 0 : WGREC_CALLF_STREAM);
-	c->device = (int16_t)(self->device < 0 ? -1 : self->device);
-	c->nargs = (uint16_t)nargs;
+	wg_call_head(c, fn, (uint16_t)(flags | (WG_HAS_STREAM(stream) ? WGREC_CALLF_STREAM : 0)),
+		     self->device, (uint16_t)nargs);
 	c->stream = f->site.stream;
 	if (nargs > 0)
 		c->args[0] = a0;

@@ -10,13 +10,9 @@
 
 #include "queues.h"
 
-#define TABLE_SIZE 16384u
 #define PROBES 32u
 
-static struct {
-	_Atomic uint64_t function;
-	_Atomic uint64_t check_name; /* hash << 32 | string reference */
-} table[TABLE_SIZE];
+struct wg_kernel wg_kernels[WG_KERNELS];
 
 enum found { ABSENT, FOUND, CROWDED };
 
@@ -25,15 +21,15 @@ static enum found find(uint64_t f, uint32_t *name)
 	uint64_t h = wgrec_hash(f);
 
 	for (uint32_t step = 0; step < PROBES; step++) {
-		uint32_t at = ((uint32_t)(h >> 32) + step) % TABLE_SIZE;
-		uint64_t key = atomic_load_explicit(&table[at].function, memory_order_acquire);
+		uint32_t at = ((uint32_t)(h >> 32) + step) % WG_KERNELS;
+		uint64_t key = atomic_load_explicit(&wg_kernels[at].function, memory_order_acquire);
 		uint64_t v;
 
 		if (!key)
 			return ABSENT;
 		if (key != f)
 			continue;
-		v = atomic_load_explicit(&table[at].check_name, memory_order_acquire);
+		v = atomic_load_explicit(&wg_kernels[at].check_name, memory_order_acquire);
 		if (v >> 32 != (uint32_t)h)
 			return ABSENT;
 		*name = (uint32_t)v;
@@ -47,18 +43,18 @@ static void keep(uint64_t f, uint32_t name)
 	uint64_t h = wgrec_hash(f);
 
 	for (uint32_t step = 0; step < PROBES; step++) {
-		uint32_t at = ((uint32_t)(h >> 32) + step) % TABLE_SIZE;
+		uint32_t at = ((uint32_t)(h >> 32) + step) % WG_KERNELS;
 		uint64_t none = 0;
 
-		if (!atomic_compare_exchange_strong(&table[at].function, &none, f) && none != f)
+		if (!atomic_compare_exchange_strong(&wg_kernels[at].function, &none, f) && none != f)
 			continue;
-		atomic_store_explicit(&table[at].check_name, (uint64_t)(uint32_t)h << 32 | name,
+		atomic_store_explicit(&wg_kernels[at].check_name, (uint64_t)(uint32_t)h << 32 | name,
 				      memory_order_release);
 		return;
 	}
 }
 
-bool wg_kernel_known(uint64_t f, uint32_t *name)
+bool wg_kernel_search(uint64_t f, uint32_t *name)
 {
 	*name = 0;
 	/* No place for more: without a name, but not asked and bracketed at every launch either. */
@@ -82,10 +78,10 @@ uint32_t wg_kernel_ask(uint64_t f)
 
 void wg_streams_functions_gone(void)
 {
-	for (uint32_t k = 0; k < TABLE_SIZE; k++) {
-		if (!atomic_load_explicit(&table[k].function, memory_order_relaxed))
+	for (uint32_t k = 0; k < WG_KERNELS; k++) {
+		if (!atomic_load_explicit(&wg_kernels[k].function, memory_order_relaxed))
 			continue;
-		atomic_store_explicit(&table[k].check_name, 0, memory_order_release);
-		atomic_store_explicit(&table[k].function, 0, memory_order_release);
+		atomic_store_explicit(&wg_kernels[k].check_name, 0, memory_order_release);
+		atomic_store_explicit(&wg_kernels[k].function, 0, memory_order_release);
 	}
 }

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "inflight.h"
 #include "queues.h"
 
 #define REGISTER_PORTABLE_DEVICEMAP 3u
@@ -46,14 +47,9 @@ struct context {
 static struct context contexts[WG_MAX_CONTEXTS];
 static _Atomic uint32_t ncontexts;
 static uint32_t page_bytes, page_words;
-static _Atomic uint32_t generation; /* +1 when contexts may have gone */
+_Atomic uint32_t wg_generation;
 static __thread uint64_t last_ready WG_TLS;
-static __thread uint32_t last_generation WG_TLS;
-
-bool wg_contexts_changed(void)
-{
-	return atomic_load_explicit(&generation, memory_order_relaxed) != last_generation;
-}
+__thread uint32_t wg_last_generation WG_TLS;
 
 static void streams_gone(uint32_t k)
 {
@@ -275,16 +271,16 @@ static void look_again(uint32_t k)
 
 void wg_streams_context_ready(void)
 {
-	uint32_t state, now = atomic_load(&generation);
+	uint32_t state, now = atomic_load(&wg_generation);
 	uint64_t ctx;
 	int32_t k;
 
 	if (wg_unlikely(!wg_q.streams))
 		return;
 	ctx = wg_current_ctx();
-	if (!ctx || (ctx == last_ready && now == last_generation))
+	if (!ctx || (ctx == last_ready && now == wg_last_generation))
 		return;
-	last_generation = now;
+	wg_last_generation = now;
 	k = wg_context_find(ctx);
 	if (k < 0)
 		return;
@@ -314,7 +310,7 @@ void wg_streams_context_gone(int device)
 		if (state == CTX_NEW || state == CTX_READY || state == CTX_REFUSED)
 			atomic_compare_exchange_strong(&c->state, &state, CTX_SUSPENDED);
 	}
-	atomic_fetch_add(&generation, 1);
+	atomic_fetch_add(&wg_generation, 1);
 }
 
 /* ---- capture ---------------------------------------------------------------------- */
@@ -397,7 +393,7 @@ static void write_position(int32_t i, struct context *c)
 {
 	struct wgrec_stream *st = wg_stream_at(i);
 	uint32_t word = (uint32_t)i % page_words, index = c->page * page_words + word;
-	uint64_t value, claimed;
+	uint64_t value, claimed, marked, done, began;
 	int rc;
 
 	if (wg_unlikely(__atomic_load_n(&wg_slots[i].word, __ATOMIC_ACQUIRE) == UINT32_MAX)) {
@@ -410,6 +406,9 @@ static void write_position(int32_t i, struct context *c)
 		     claimed < value &&
 		     !atomic_compare_exchange_weak(&wg_slots[i].claimed, &claimed, value);)
 			;
+		marked = __atomic_load_n(&st->marked, __ATOMIC_RELAXED);
+		done = wg_stream_done((uint32_t)i);
+		began = wg_stamp();
 		rc = wg_rq.write32(wg_slots[i].handle, c->address + 4ull * word, (uint32_t)value,
 				   0);
 		if (rc) {
@@ -418,7 +417,7 @@ static void write_position(int32_t i, struct context *c)
 		}
 		tell_marked(i, value);
 		wg_max64(&st->marked, value, NULL);
-		atomic_store_explicit(&wg_slots[i].mark_at, wg_ticks(), memory_order_relaxed);
+		wg_pace_wrote(i, value, marked, done, began, wg_stamp());
 		if (atomic_load(&wg_slots[i].claimed) <= value)
 			return;
 	}
@@ -470,6 +469,18 @@ out:
 	atomic_fetch_sub_explicit(&slot->busy, 1, memory_order_seq_cst);
 }
 
+bool wg_position_mark_worth(int32_t i, bool push, enum wg_worth worth, uint64_t now)
+{
+	const struct wgrec_stream *st = wg_stream_at(i);
+
+	if (__atomic_load_n(&st->enqueued, __ATOMIC_ACQUIRE) <= wg_not_covered_from(st))
+		return true;
+	if (!wg_pace_afford(now ? now : wg_stamp(), worth))
+		return false;
+	wg_position_mark(i, push);
+	return true;
+}
+
 /*
  * Programs that poll do so often; one that polls for long hangs, and then this comes early
  * enough.
@@ -477,7 +488,7 @@ out:
 void wg_position_poll(int32_t i, uint64_t now)
 {
 	const struct wgrec_stream *st = wg_stream_at(i);
-	int64_t long_enough = (int64_t)wg_q.mark_ticks;
+	int64_t long_enough = (int64_t)wg_q.poll_ticks;
 
 	/* Signed: `now` is when this call began, another thread may have written since. */
 	if ((int64_t)(now - atomic_load_explicit(&wg_slots[i].mark_at, memory_order_relaxed)) >
@@ -516,7 +527,7 @@ void wg_positions_fork_child(void)
 {
 	memset(contexts, 0, sizeof(contexts));
 	atomic_store(&ncontexts, 0);
-	atomic_store(&generation, 0);
+	atomic_store(&wg_generation, 0);
 	last_ready = 0;
-	last_generation = 0;
+	wg_last_generation = 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * queues.h - what streams.c, positions.c, events.c and kernels.c share (internal to these).
+ * queues.h - what streams.c, positions.c, pace.c, events.c and kernels.c share (internal to these).
  *
  * The entries in the recorder file are for the reader; what the writer needs for itself (keys,
  * claims, states) stands in private arrays of the same index, so that nothing another process
@@ -73,12 +73,16 @@ struct wg_slot {
 	uint32_t word;		/* index into POSITIONS, UINT32_MAX none yet */
 	_Atomic uint32_t stop;	/* writes were refused: no more on this stream */
 	bool blocking;		/* waits for the legacy default stream and is waited for by it */
+	uint64_t moved_at;	/* tick: last time that it moved or had nothing to do. The helper's */
 
 	_Atomic uint64_t claimed __attribute__((aligned(64))); /* newest value set out to write */
 	_Atomic uint64_t mark_at; /* ticks of the last write */
 	_Atomic uint64_t turn;	/* of its context: when it came after another (wg_context_gave()) */
 	_Atomic uint32_t busy;	/* threads inside a position write on this handle */
-	uint64_t moved_at;	/* tick: last time that it moved or had nothing to do */
+	_Atomic uint64_t next_seq; /* from this item on a write may be due, whatever the clock says */
+	_Atomic uint64_t paced_seq; /* from this one on it is, by the stream's own time */
+	_Atomic uint64_t looked_at; /* ticks: the GPU was behind at the writes since; 0 it was not */
+	_Atomic uint64_t looked_done; /* and how far it had come then */
 };
 _Static_assert(sizeof(struct wg_slot) == 128, "two cache lines");
 
@@ -88,14 +92,15 @@ struct wg_queues { /* set up once; zero until then */
 	uint32_t *positions;
 	struct wgrec_event *events;
 	uint32_t nstreams, nrings, nevents, npositions;
-	uint64_t mark_ticks; /* a stream this long without a write gets one with its next item */
-	uint64_t rest_ticks; /* and none sooner than this after the last, however many items */
+	uint64_t poll_ticks; /* who polls for longer than this gets a write */
+	_Atomic uint64_t rest_ticks; /* pace.c: a stream this long without a write gets one */
 	_Atomic uint32_t captures; /* graph captures under way, as far as seen */
 };
 extern struct wg_queues wg_q;
 extern struct wg_slot wg_slots[WG_MAX_STREAMS];
 
 /* streams.c */
+extern uint64_t wg_destroy_patience; /* ns that a destroy waits for another thread's write */
 int32_t wg_slot_find(struct wg_streamref s, bool create);
 /* wg_stream_give(), which also says to which stream. seq 0: unrecorded or captured */
 struct wg_given {
@@ -109,21 +114,68 @@ uint64_t wg_current_ctx(void); /* 0 none */
 void wg_slot_retire(int32_t i); /* its context is gone, or it was destroyed */
 static inline struct wgrec_stream *wg_stream_at(int32_t i) { return &wg_q.streams[i]; }
 
+/* pace.c */
+enum wg_worth { WG_WORTH_IT, WG_WORTH_COLLECTIVE };
+/* Is a write due with this item? Not for what is decided by next_seq and rest_ticks alone. */
+bool wg_pace_due(int32_t i, uint64_t seq, enum wgrec_op op, uint64_t now);
+/* May this thread spend a write on what is about to hold the stream up? Counts it as spent. */
+bool wg_pace_afford(uint64_t now, enum wg_worth worth);
+/* A write of seq was issued; before it, `marked` was the newest and the GPU had come to `done`. */
+void wg_pace_wrote(int32_t i, uint64_t seq, uint64_t marked, uint64_t done, uint64_t began,
+		   uint64_t ended);
+void wg_pace_forget(int32_t i); /* a new stream in the entry */
+void wg_pace_tick(void);
+void wg_pace_start(uint64_t tick_ns_20);
+
+/* Up to here a write stands, or it is done anyway. */
+static inline uint64_t wg_not_covered_from(const struct wgrec_stream *st)
+{
+	uint64_t marked = __atomic_load_n(&st->marked, __ATOMIC_RELAXED);
+	uint64_t proven = __atomic_load_n(&st->proven, __ATOMIC_RELAXED);
+
+	return marked > proven ? marked : proven;
+}
+
 /* positions.c */
 int32_t wg_context_find(uint64_t ctx); /* adds it; -1 table full */
 void wg_context_gave(int32_t context, int32_t stream); /* work went to a blocking stream */
 void wg_position_prepare(int32_t i);
 void wg_position_mark(int32_t i, bool push); /* push: make its context current meanwhile */
+/* The same if there is anything to cover and this thread can afford it (pace.c). Is all covered? */
+bool wg_position_mark_worth(int32_t i, bool push, enum wg_worth worth, uint64_t now);
 void wg_position_poll(int32_t i, uint64_t now);
 bool wg_context_waits(int32_t context); /* for its page, or to be looked at again */
 /* 1 capturing, 0 not, -1 may not be asked or written now */
 int wg_capture_status(int32_t i);
-bool wg_contexts_changed(void); /* a reset or release went by, unseen by this thread */
+extern _Atomic uint32_t wg_generation; /* +1 when contexts may have gone */
+extern __thread uint32_t wg_last_generation WG_TLS;
+static inline bool wg_contexts_changed(void) /* a reset or release went by, unseen by this thread */
+{
+	return atomic_load_explicit(&wg_generation, memory_order_relaxed) != wg_last_generation;
+}
 void wg_positions_start(void);
 void wg_positions_fork_child(void);
 
 /* kernels.c */
-bool wg_kernel_known(uint64_t f, uint32_t *name); /* launched before; its string or 0 */
+#define WG_KERNELS 16384u
+extern struct wg_kernel {
+	_Atomic uint64_t function;
+	_Atomic uint64_t check_name; /* hash << 32 | string reference */
+} wg_kernels[WG_KERNELS];
+bool wg_kernel_search(uint64_t f, uint32_t *name);
+static inline bool wg_kernel_known(uint64_t f, uint32_t *name) /* launched before; its string or 0 */
+{
+	uint64_t h = wgrec_hash(f), v;
+	struct wg_kernel *k = &wg_kernels[(h >> 32) % WG_KERNELS];
+
+	if (wg_likely(atomic_load_explicit(&k->function, memory_order_acquire) == f)) {
+		v = atomic_load_explicit(&k->check_name, memory_order_acquire);
+		*name = (uint32_t)v;
+		if (wg_likely(v >> 32 == (uint32_t)h))
+			return true;
+	}
+	return wg_kernel_search(f, name);
+}
 uint32_t wg_kernel_ask(uint64_t f); /* the driver, and keep it; 0 unknown */
 
 /* events.c: where the event was recorded last; flags get WAIT_EVENT flags. */

@@ -260,9 +260,10 @@ struct wgrec_stream {
 	uint64_t last_enqueue_at; /* ticks */
 	uint64_t first;	   /* items with seq <= first belong to an earlier stream in this entry */
 	/*
-	 * A thread set out to synchronise with this stream when this item was the newest and the only
-	 * one not known to be done, so no write was spent on it: while proven < awaited and that call is
-	 * in flight, it is as exact as a marked one.
+	 * A thread set out to synchronise with this stream when this item was the newest, and no write
+	 * was spent on it: it was the only one not known to be done, or such writes had cost enough
+	 * already (pace.c). While proven < awaited and that call is in flight it is not done; where it
+	 * is the only one left it is as exact as a marked one.
 	 */
 	uint64_t awaited;
 	uint64_t pad;	   /* to two cache lines: streams of different threads share none */

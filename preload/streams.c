@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "inflight.h"
+#include "lifecycle.h"
 #include "nccl.h"
 #include "queues.h"
 
@@ -216,7 +217,7 @@ static int32_t add_stream(uint64_t handle, uint64_t ctx, uint32_t tid, uint32_t 
 	slot->blocking = !(flags & 1) || handle <= 2;
 	slot->moved_at = wg_ticks();
 	atomic_store(&slot->stop, 0);
-	atomic_store(&slot->mark_at, 0);
+	wg_pace_forget(i);
 	atomic_store(&slot->turn, 0);
 	atomic_store(&slot->claimed, st->enqueued);
 
@@ -352,6 +353,11 @@ static __attribute__((noinline)) uint32_t first_ring(int32_t i)
 	return slot->ring;
 }
 
+static inline void two_words(void *at, uint32_t first, uint32_t second)
+{
+	*(wg_word *)at = (uint64_t)second << 32 | first; /* both machines are little-endian */
+}
+
 /*
  * A thread that is off the CPU in here for a whole turn of the ring spoils one newer entry; readers
  * see that by its seq, unless it hits the same moment once more.
@@ -374,51 +380,28 @@ static uint64_t put_item(int32_t i, enum wgrec_op op, uint64_t object, uint64_t 
 	it = &wg_q.items[first + seq % WGREC_STREAM_ITEMS];
 	__atomic_store_n(&it->seq, 0, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
-	it->name = name;
-	it->op = (uint16_t)op;
-	it->flags = (uint16_t)(flags | (wg_in_nccl && op != WGREC_OP_COLLECTIVE ?
-						WGREC_ITEMF_NCCL : 0));
+	if (wg_unlikely(wg_in_nccl) && op != WGREC_OP_COLLECTIVE)
+		flags |= WGREC_ITEMF_NCCL;
+	two_words(&it->name, name, (uint32_t)op | (uint32_t)flags << 16);
 	it->object = object;
 	it->value = value;
 	it->at = now;
-	it->tid = wg_own_tid();
-	it->other = other;
+	two_words(&it->tid, wg_own_tid(), other);
 	__atomic_store_n(&it->seq, seq, __ATOMIC_RELEASE);
 	return seq;
 }
 
-/* Up to here a write stands, or it is done anyway. */
-static uint64_t not_covered_from(const struct wgrec_stream *st)
+/* By the clock and by count; pace.c decides about the rest. */
+__attribute__((always_inline)) static inline bool due(int32_t i, uint64_t seq, enum wgrec_op op,
+						       uint64_t now)
 {
-	uint64_t marked = __atomic_load_n(&st->marked, __ATOMIC_RELAXED);
-	uint64_t proven = __atomic_load_n(&st->proven, __ATOMIC_RELAXED);
+	const struct wg_slot *slot = &wg_slots[i];
 
-	return marked > proven ? marked : proven;
-}
-
-/*
- * When a write is due. Every WG_MARK_EVERY items, but not while the last one is a few launches' time
- * ago (a write costs as much as eight event records); with the first item after a while, so that slow
- * launchers are exact at no cost that counts; and after what may hold the stream up for long. Far
- * behind its host, a stream gets fewer: each write takes a place in the hardware's queue, which
- * holds about 1,020 (with a write every 8 launches only 907 launches fitted on an H200).
- */
-static bool due(int32_t i, uint64_t seq, enum wgrec_op op, uint64_t now)
-{
-	const struct wgrec_stream *st = wg_stream_at(i);
-	uint64_t known = not_covered_from(st);
-	uint64_t since = seq > known ? seq - known : 0;
-	int64_t rested;
-	bool far;
-
-	if (op == WGREC_OP_HOSTFN || op == WGREC_OP_WAIT_VALUE || op == WGREC_OP_COLLECTIVE)
-		return true;
-	/* Signed: `now` is when this call began, another thread may have written since. */
-	rested = (int64_t)(now - atomic_load_explicit(&wg_slots[i].mark_at, memory_order_relaxed));
-	if (rested < (int64_t)(since < WG_MARK_EVERY ? wg_q.mark_ticks : wg_q.rest_ticks))
+	if (wg_likely((int64_t)(now - atomic_load_explicit(&slot->mark_at, memory_order_relaxed)) <
+			      (int64_t)atomic_load_explicit(&wg_q.rest_ticks, memory_order_relaxed) &&
+		      seq < atomic_load_explicit(&slot->next_seq, memory_order_relaxed)))
 		return false;
-	far = seq - wg_stream_done((uint32_t)i) > 128;
-	return !far || since >= 8 * WG_MARK_EVERY;
+	return wg_pace_due(i, seq, op, now);
 }
 
 __attribute__((always_inline)) static inline struct wg_given
@@ -441,7 +424,9 @@ give(struct wg_streamref s, enum wgrec_op op, uint64_t object, uint64_t value, u
 	seq = put_item(i, op, object, value, flags, name, other, now);
 	if (wg_slots[i].blocking)
 		wg_context_gave(wg_slots[i].context, i);
-	if (wg_unlikely(due(i, seq, op, now)))
+	if (op == WGREC_OP_HOSTFN || op == WGREC_OP_WAIT_VALUE)
+		wg_position_mark_worth(i, false, WG_WORTH_IT, now);
+	else if (wg_unlikely(due(i, seq, op, now)))
 		wg_position_mark(i, false);
 	return (struct wg_given){ seq, i };
 }
@@ -456,6 +441,15 @@ uint64_t wg_stream_give(struct wg_streamref s, enum wgrec_op op, uint64_t object
 			uint16_t flags)
 {
 	return give(s, op, object, value, flags, 0, UINT32_MAX).seq;
+}
+
+/* Loading a function cost more than this, and it happens once. */
+static __attribute__((noinline)) void mark_surely(struct wg_streamref s)
+{
+	int32_t i = wg_slot_find(s, false);
+
+	if (i >= 0)
+		wg_position_mark(i, false);
 }
 
 #define KNOWN (1ull << 32) /* its name, a string reference, is below */
@@ -474,7 +468,7 @@ uint64_t wg_stream_give_kernel(struct wg_streamref s, uint64_t f, uint64_t known
 	}
 	seq = give(s, WGREC_OP_KERNEL, f, 0, 0, name, UINT32_MAX).seq;
 	if (wg_unlikely(first) && seq)
-		wg_stream_mark(s);
+		mark_surely(s);
 	return seq;
 }
 
@@ -491,7 +485,7 @@ uint64_t wg_stream_before_kernel(struct wg_streamref s, uint64_t f)
 	 * lives.
 	 */
 	wg_streams_context_ready();
-	wg_stream_mark(s);
+	mark_surely(s);
 	return 0;
 }
 
@@ -632,13 +626,34 @@ void wg_stream_mark(struct wg_streamref s)
 	int32_t i = wg_slot_find(s, false);
 
 	if (i >= 0)
-		wg_position_mark(i, false);
+		wg_position_mark_worth(i, false, WG_WORTH_IT, s.at);
+}
+
+/*
+ * In training streams wait for each other around every collective. Whether a kernel before the wait
+ * hangs or the wait itself makes all the difference.
+ */
+void wg_stream_before_wait(struct wg_streamref s, uint64_t event)
+{
+	uint32_t on = UINT32_MAX;
+	uint16_t flags = 0;
+	uint64_t seq = 0;
+	int32_t i;
+
+	if (wg_unlikely(!wg_q.streams))
+		return;
+	wg_event_where(event, &on, &seq, &flags);
+	if (!(flags & 1) && (on >= wg_q.nstreams || wg_stream_done(on) >= seq))
+		return;
+	i = wg_slot_find(s, false);
+	if (i >= 0 && (uint32_t)i != on)
+		wg_position_mark_worth(i, false, WG_WORTH_IT, s.at);
 }
 
 /*
  * A write costs the GPU a microsecond or two between the last kernel and the synchronisation's
  * end. Where only one item is open, the synchronisation itself says what a write would: that item
- * is not done.
+ * is not done. In a loop of short synchronisations it must do for more than one.
  */
 struct wg_before wg_stream_await(struct wg_streamref s)
 {
@@ -648,10 +663,9 @@ struct wg_before wg_stream_await(struct wg_streamref s)
 	if (!b.where)
 		return b;
 	st = wg_stream_at((int32_t)b.where - 1);
-	if (b.seq == not_covered_from(st) + 1)
+	if (b.seq == wg_not_covered_from(st) + 1 ||
+	    !wg_position_mark_worth((int32_t)b.where - 1, false, WG_WORTH_IT, s.at))
 		__atomic_store_n(&st->awaited, b.seq, __ATOMIC_RELEASE);
-	else
-		wg_position_mark((int32_t)b.where - 1, false);
 	return b;
 }
 
@@ -684,7 +698,7 @@ void wg_stream_poll(struct wg_before b, uint64_t began_ticks)
 void wg_stream_mark_index(uint32_t stream_index)
 {
 	if (stream_index < wg_q.nstreams)
-		wg_position_mark((int32_t)stream_index, true);
+		wg_position_mark_worth((int32_t)stream_index, true, WG_WORTH_COLLECTIVE, 0);
 }
 
 void wg_stream_mark_all(void)
@@ -700,7 +714,7 @@ void wg_stream_mark_all(void)
 		    atomic_load_explicit(&wg_slots[i].state, memory_order_relaxed) ==
 			    WG_SLOT_LIVE &&
 		    (wg_slots[i].handle != 2 || wg_slots[i].tid == wg_own_tid()))
-			wg_position_mark(i, false);
+			wg_position_mark_worth(i, false, WG_WORTH_IT, 0);
 }
 
 /* ---- life of a stream ---------------------------------------------------------- */
@@ -725,6 +739,16 @@ void wg_stream_created(uint64_t handle, uint32_t flags)
 		add_stream(handle, ctx, 0, flags, device);
 }
 
+uint64_t wg_destroy_patience = 50000000;
+
+static __attribute__((noinline)) void wait_for_writes(int32_t i)
+{
+	uint64_t began = wg_mono_ns();
+
+	while (atomic_load(&wg_slots[i].busy) && wg_mono_ns() - began < wg_destroy_patience)
+		sched_yield();
+}
+
 void wg_stream_destroying(uint64_t handle)
 {
 	struct wg_streamref s = { .handle = handle };
@@ -735,13 +759,13 @@ void wg_stream_destroying(uint64_t handle)
 	wg_position_mark(i, false);
 	atomic_store(&wg_slots[i].state, WG_SLOT_DYING);
 	/*
-	 * Another thread may be writing its position before a device synchronisation. It takes
-	 * a microsecond; it may also be stuck behind a full queue, then the program's destroy must
-	 * not wait for it.
+	 * Another thread may be writing its position before a device synchronisation, and the handle
+	 * must not die under it. It takes a microsecond, on a busy machine a turn of the scheduler
+	 * more; it may also be stuck behind a full queue, then the program's destroy must not wait for
+	 * it for ever.
 	 */
-	for (unsigned int n = 0; n < 2000 && atomic_load(&wg_slots[i].busy); n++)
-		if (n > 100)
-			sched_yield();
+	if (wg_unlikely(atomic_load(&wg_slots[i].busy)))
+		wait_for_writes(i);
 }
 
 static int32_t find_dying(uint64_t handle)
@@ -806,6 +830,8 @@ void wg_streams_tick(void)
 {
 	uint64_t now = wg_ticks();
 
+	if (wg_q.streams)
+		wg_pace_tick();
 	for (int32_t i = 0; wg_q.streams && i < (int32_t)fresh; i++) {
 		struct wgrec_stream *st = wg_stream_at(i);
 		uint64_t done, enqueued, gap;
@@ -856,8 +882,8 @@ int wg_streams_start(void)
 	if (!wg_rq.ctx_current)
 		return -ENOSYS;
 	ns = wg_ticks_to_ns(1u << 20); /* how long a tick is */
-	wg_q.mark_ticks = ns ? 100000ull * (1u << 20) / ns : 100000;
-	wg_q.rest_ticks = wg_q.mark_ticks / 5; /* 20 us */
+	wg_q.poll_ticks = ns ? 100000ull * (1u << 20) / ns : 100000;
+	wg_pace_start(ns);
 	wg_q.items = wg_rec_section(WGREC_ITEMS, &cap_items);
 	wg_q.nrings = wg_q.items ? (uint32_t)(cap_items / WGREC_STREAM_ITEMS) : 0;
 	wg_q.nstreams = cap_streams < WG_MAX_STREAMS ? (uint32_t)cap_streams : WG_MAX_STREAMS;

@@ -9,8 +9,8 @@
  * take a lock that a fork could leave held, call malloc, change the CUDA error state
  * or the current context, or issue anything into a capturing stream.
  *
- * Hot: wg_stream_give() is on the launch path; its budget is 15 ns, and one position
- * write every WG_MARK_EVERY launches (0.1 us a launch on an H200).
+ * Hot: wg_stream_give() is on the launch path; its budget is 15 ns, and for position writes a
+ * 500th of the thread's time (pace.c).
  */
 #ifndef WG_STREAMS_H
 #define WG_STREAMS_H
@@ -19,8 +19,6 @@
 #include <stdint.h>
 
 #include "recorder.h"
-
-#define WG_MARK_EVERY 8
 
 /*
  * How a call names its stream: the handle, and whether the call is of the per-thread
@@ -54,16 +52,18 @@ uint64_t wg_stream_give_kernel(struct wg_streamref s, uint64_t f, uint64_t known
 /*
  * Before a kernel launch: makes the position cover all that was given before when this function
  * was never launched before, so that a kernel that hangs at its first launch is named exactly
- * and not as one of the last WG_MARK_EVERY. A table look-up otherwise (2 ns). Returns what is known
+ * and not as one of many. A table look-up otherwise (2 ns). Returns what is known
  * of it, for wg_stream_give_kernel().
  */
 uint64_t wg_stream_before_kernel(struct wg_streamref s, uint64_t f);
 /*
  * Make the position cover all that was given: before a call that may block on this stream, and
- * before what may hold the stream up for long and is rare (host functions, value waits, graph
- * launches). Nothing happens when it is covered already.
+ * before what may hold the stream up for long (host functions, value waits, graph launches), as
+ * long as this thread's time allows (pace.c). Nothing happens when it is covered already.
  */
 void wg_stream_mark(struct wg_streamref s);
+/* The same before a wait for an event, if what it waits for is not known to be done. */
+void wg_stream_before_wait(struct wg_streamref s, uint64_t event);
 /*
  * Before a synchronisation (await: as wg_stream_mark()) or a query (before). Afterwards, on success:
  * proven(); on "not ready": poll(), which marks now and then.
