@@ -259,7 +259,12 @@ int32_t wg_comm_library(int32_t c)
 
 uint64_t wg_comm_child(int32_t c)
 {
-	return atomic_fetch_add(c >= 0 ? &comms[c].children : &alls, 1);
+	uint64_t nth = atomic_fetch_add(c >= 0 ? &comms[c].children : &alls, 1);
+	struct wgrec_comm *e = wg_comm_at(c);
+
+	if (e)
+		__atomic_store_n(&e->children, (uint32_t)nth + 1, __ATOMIC_RELAXED);
+	return nth;
 }
 
 void wg_comm_handle(int32_t c, uint64_t handle)

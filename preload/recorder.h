@@ -310,7 +310,8 @@ struct wgrec_comm {
 	uint64_t p2p_done;
 	char parent[40];   /* id of the communicator it was split or shrunk from; "" none */
 	char name[32];	   /* ncclConfig_t.commName; "" none */
-	uint32_t groups;   /* reserved */
+	uint32_t children; /* splits and shrinks of it that this rank has entered, without a color
+			    * too; a count of all of its ranks in one order */
 	uint32_t blocking; /* 0: non-blocking by its config; 1 blocking */
 };
 #define WGREC_COMM_P2P 128 /* COLLS entries of one communicator: WGREC_COMM_COLLS + WGREC_COMM_P2P */

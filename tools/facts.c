@@ -257,7 +257,7 @@ struct wg_comm *wg_add_comm(struct wg_facts *f, struct wg_process *p)
 {
 	struct wg_comm *c = wg_push(f->arena, &p->comms);
 
-	c->rank = c->size = c->device = c->async_error = WG_NO_INT;
+	c->rank = c->size = c->device = c->async_error = c->children = WG_NO_INT;
 	c->age_s = WG_NO_SEC;
 	return c;
 }

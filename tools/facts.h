@@ -459,6 +459,7 @@ struct wg_comm {
 	const char *library;	/* path of the NCCL instance; NULL */
 	uint64_t p2p_next, p2p_done; /* sends and receives: entered, known to be done */
 	const char *parent, *name; /* id of the communicator it was split from; its own name; NULL */
+	int64_t children;   /* splits and shrinks of it that this rank has entered; WG_NO_INT */
 };
 struct wg_peer {
 	const char *comm;
@@ -575,6 +576,12 @@ struct wg_process {
 	 * host and boot), or told by a trace that was closed or stopped being stamped.
 	 */
 	bool alive_known;
+	/*
+	 * from_snapshot: gone now, but it lived when the newest snapshot of the job was taken, as
+	 * far as peers and its trace tell: its end is no cause of what those show.
+	 */
+	bool died_since;
+	double stamped_at;	/* from_snapshot: its trace was last stamped; epoch, 0 unknown */
 	bool exiting;		/* the kernel is tearing it down (PF_EXITING on the leader) */
 	int32_t tty_pgrp;	/* foreground process group of its terminal; 0 none */
 	void *collect;		/* private to tools/collect while it runs */

@@ -227,6 +227,8 @@ static void keep_newest(struct wg_facts *f)
 			}
 			if (!best->trace_path)
 				best->trace_path = x->trace_path;
+			if (x->trace_only && x->taken_at > best->stamped_at)
+				best->stamped_at = x->taken_at;
 			x->pid = -1; /* marked */
 		}
 		i = j;
@@ -506,6 +508,32 @@ static int lives(const struct wg_process *p, uint64_t own_ns)
 	return !p->start_ticks || start == p->start_ticks;
 }
 
+/*
+ * It is gone now. Was it gone already when the job was looked at last? Another rank's later
+ * snapshot says so, or its helper thread had stopped stamping its trace by then.
+ */
+static bool died_before(const struct wg_facts *f, const struct wg_process *p)
+{
+	double newest = 0;
+
+	for (size_t i = 0; i < f->procs.n; i++) {
+		const struct wg_process *q = f->procs.v[i];
+
+		if (q == p || q->stub || q->trace_only || !equal(q->boot, p->boot))
+			continue;
+		if (q->taken_at > newest)
+			newest = q->taken_at;
+		for (size_t k = 0; q->taken_at > p->taken_at && k < q->peers.n; k++) {
+			const struct wg_peer *x = &q->peers.v[k];
+
+			if (x->alive_known && !x->alive && x->pid == p->pid && wg_has_int(x->start) &&
+			    (uint64_t)x->start == p->start_ticks)
+				return true;
+		}
+	}
+	return p->stamped_at > 0 && p->stamped_at >= p->taken_at && newest - p->stamped_at > 5;
+}
+
 static void look_up(struct wg_facts *f)
 {
 	char boot[64];
@@ -529,8 +557,9 @@ static void look_up(struct wg_facts *f)
 	}
 	/*
 	 * Processes that lived when they were looked at and are gone now: while others of the job
-	 * still stand there, that is why they stand. When all are gone the job was ended after the
-	 * snapshots, which then tell of a time when they lived.
+	 * still stand there, that may be why they stand, but not where they were seen standing
+	 * while it still lived. When all are gone the job was ended after the snapshots, which
+	 * then tell of a time when they lived.
 	 */
 	for (size_t i = 0; i < f->procs.n; i++) {
 		struct wg_process *p = f->procs.v[i];
@@ -539,6 +568,7 @@ static void look_up(struct wg_facts *f)
 
 		if (l < 0)
 			continue;
+		p->died_since = !l && p->alive && !p->trace_only && !p->stub && !died_before(f, p);
 		p->alive_known = true;
 		p->alive = l > 0;
 	}

@@ -403,6 +403,7 @@ static const struct wg_field comm_f[] = {
 	FIELD(wg_comm, "p2p_next", p2p_next, U64, ZERO),
 	FIELD(wg_comm, "p2p_done", p2p_done, U64, ZERO),
 	FIELD(wg_comm, "parent", parent, STR, ZERO),
+	FIELD(wg_comm, "children", children, I64, NO),
 	FIELD(wg_comm, "name", name, STR, ZERO),
 };
 DESC(wg_desc_comm, wg_comm, comm_f);
@@ -552,6 +553,8 @@ static const struct wg_field process_f[] = {
 	FIELD(wg_process, "state_dir", state_dir, STR, ZERO),
 	FIELD(wg_process, "trace_path", trace_path, STR, ZERO),
 	SKIP(wg_process, alive_known), /* looked up by the reader */
+	SKIP(wg_process, died_since),
+	SKIP(wg_process, stamped_at),
 	FIELD(wg_process, "exiting", exiting, BOOL, ZERO),
 	FIELD(wg_process, "memory_denied", memory_denied, BOOL, ZERO),
 	FIELD(wg_process, "calls_denied", calls_denied, BOOL, ZERO),

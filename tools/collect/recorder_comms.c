@@ -181,6 +181,7 @@ void wg_rec_fill_collectives(struct wg_facts *f, struct wg_process *p, struct wg
 		c->library = wg_rec_string_at(r, e.library);
 		c->name = wg_rec_fixed(f, e.name, sizeof(e.name));
 		c->parent = wg_rec_fixed(f, e.parent, sizeof(e.parent));
+		c->children = e.children;
 		c->done_known = !e.entered || e.done > 0;
 		c->done = fill_ring(f, p, r, c, &e, false);
 		c->p2p_next = e.p2p_entered;

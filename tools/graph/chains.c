@@ -192,11 +192,21 @@ static const struct wg_iedge *converted(const struct wg_walk *w, uint32_t node)
 	return hit;
 }
 
-static bool held_unnamed(const struct wg_b *b, uint32_t thread)
+/* In an unnamed synchronisation, or behind a lock of which the owner is known. */
+static bool held_up(const struct wg_b *b, uint32_t thread)
 {
-	for (uint32_t k = b->n.v[thread].first; k; k = b->e.v[k - 1].next)
+	for (uint32_t k = b->n.v[thread].first; k; k = b->e.v[k - 1].next) {
+		uint32_t to = b->e.v[k - 1].to;
+
 		if (b->e.v[k - 1].implicit)
 			return true;
+		for (uint32_t i = b->n.v[to].type == IT_LOCK || b->n.v[to].type == IT_GIL
+					  ? b->n.v[to].first
+					  : 0;
+		     i; i = b->e.v[i - 1].next)
+			if (b->e.v[i - 1].kind == WG_EDGE_HELD_BY && !b->e.v[i - 1].guess)
+				return true;
+	}
 	return false;
 }
 
@@ -231,9 +241,9 @@ static bool loop_path(struct wg_b *b, uint32_t from, bool loose, uint32_t **path
 			}
 			if (w->mark[e->to] == w->round)
 				continue;
-			/* Round a value: by a thread that an unnamed synchronisation holds. */
+			/* Round a value: by a thread that something shown holds up. */
 			if (loose && b->n.v[from].type == IT_EVENT && b->n.v[v].type == IT_WAKERS &&
-			    !held_unnamed(b, e->to))
+			    !held_up(b, e->to))
 				continue;
 			w->mark[e->to] = w->round;
 			parent[e->to] = k;

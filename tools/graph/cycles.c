@@ -82,6 +82,14 @@ static bool others_wait(const struct wg_b *b, const struct wg_inode *x)
 	return false;
 }
 
+static bool waits_for_stream(const struct wg_b *b, const struct wg_inode *x)
+{
+	for (uint32_t k = x->first; k; k = b->e.v[k - 1].next)
+		if (b->n.v[b->e.v[k - 1].to].type == IT_STREAM)
+			return true;
+	return false;
+}
+
 void wg_cycles(struct wg_b *b)
 {
 	uint32_t n = (uint32_t)b->n.n;
@@ -116,6 +124,10 @@ void wg_cycles(struct wg_b *b)
 			 * in an unnamed synchronisation with that stream. */
 			if (x->loose && to->loose == x->loose && e->implicit &&
 			    x->type == IT_THREAD && to->type == IT_STREAM)
+				loose[x->loose] |= 2;
+			/* Or it waits for a lock, which one who waits for that stream holds. */
+			if (x->loose && to->loose == x->loose && e->kind == WG_EDGE_HELD_BY &&
+			    !e->guess && to->type == IT_THREAD && waits_for_stream(b, to))
 				loose[x->loose] |= 2;
 		}
 	}

@@ -382,7 +382,6 @@ static void index_comms(struct wg_b *b)
  */
 static bool is_dead(const struct wg_b *b, const struct wg_process *p, bool others_live)
 {
-	(void)b;
 	if (p->alive)
 		return false;
 	if (!p->from_snapshot)
@@ -391,6 +390,8 @@ static bool is_dead(const struct wg_b *b, const struct wg_process *p, bool other
 		return p->end.known || (p->alive_known && others_live);
 	if (!p->alive_known)
 		return true; /* it was dead when the snapshot was taken */
+	if (p->died_since && !b->with_deaths_since)
+		return false;
 	return others_live;
 }
 

@@ -226,6 +226,7 @@ struct wg_b {
 	struct wg_map groupmap; /* (hash of id, collision number) -> group */
 	WG_VEC(const char *) hosts;
 	struct wg_walk *walk; /* chains.c: its arrays, used again for each symptom */
+	bool with_deaths_since; /* count what died after all snapshots were taken as dead */
 };
 
 /* node.c: nodes and edges */

@@ -42,8 +42,9 @@ static const char *args_of(struct wg_b *b, const struct wg_collective *x)
 				   ? wg_say(b, ", root %lld", (long long)x->root)
 				   : "";
 
-	return wg_say(b, "%s%s%s%s%s", x->op ? x->op : "a collective", count, x->type ? " " : "",
-		      x->type ? x->type : "", root);
+	return wg_say(b, "%s%s%s%s%s%s%s", x->op ? x->op : "a collective", count,
+		      x->type ? " " : "", x->type ? x->type : "", root, x->redop ? ", " : "",
+		      x->redop ? x->redop : "");
 }
 
 static bool rooted(const char *op)
@@ -59,6 +60,10 @@ static bool differ(const struct wg_collective *x, const struct wg_collective *y)
 	if (wg_has_int(x->count) && wg_has_int(y->count) && x->count != y->count)
 		return true;
 	if (x->type && y->type && strcmp(x->type, y->type))
+		return true;
+	/* Another reduction gives wrong numbers and often returns: no cause of a later hang. */
+	if (x->redop && y->redop && strcmp(x->redop, y->redop) &&
+	    !(x->state == WG_COLL_DONE && y->state == WG_COLL_DONE))
 		return true;
 	return rooted(x->op) && rooted(y->op) && wg_has_int(x->root) && wg_has_int(y->root) &&
 	       x->root != y->root;
@@ -455,6 +460,51 @@ static void build_p2p(struct wg_b *b, uint32_t node, struct wg_group *g, const s
 		all_inside(b, node, g, x->age_s, "the transfer");
 }
 
+static const struct wg_comm *comm_of_id(const struct wg_process *p, const char *id)
+{
+	for (size_t i = 0; i < p->comms.n; i++)
+		if (same(p->comms.v[i].id, id))
+			return &p->comms.v[i];
+	return NULL;
+}
+
+/*
+ * A split is a collective of the parent's ranks, whatever color they give, and until it returns
+ * nobody knows how many share his own. Who has begun fewer of them than this rank has not come.
+ */
+static bool split_missing(struct wg_b *b, uint32_t node, const struct wg_comm *c)
+{
+	const struct wg_comm *mine = comm_of_id(b->pi[b->n.v[node].proc].p, c->parent);
+	struct wg_group *g = c->parent ? wg_group_of(b, c->parent) : NULL;
+	int64_t unseen = 0;
+	bool any = false;
+
+	if (!g || !mine || !wg_has_int(mine->children) || !mine->children)
+		return false;
+	for (int64_t r = 0; r < g->nmember; r++) {
+		const struct wg_member *m = &g->member[r];
+		bool known = m->comm && wg_has_int(m->comm->children);
+
+		if (known && m->comm->children >= mine->children && !m->dead)
+			continue;
+		if (m->comm && !known && !m->dead)
+			continue;
+		if (m->proc < 0 && !m->comm && !m->dead && ++unseen > 64)
+			continue;
+		any = true;
+		add_missing(b, node, g, r,
+			    m->dead ? wg_say(b, "rank %lld of the parent is gone", (long long)r)
+			    : known ? wg_say(b,
+					     "rank %lld of the parent has entered %lld of its splits, "
+					     "and this is number %lld",
+					     (long long)r, (long long)m->comm->children,
+					     (long long)mine->children)
+				    : wg_say(b, "nothing is known of rank %lld of the parent",
+					     (long long)r));
+	}
+	return any;
+}
+
 static void build(struct wg_b *b, uint32_t node)
 {
 	const struct wg_comm *c = b->n.v[node].obj;
@@ -470,6 +520,8 @@ static void build(struct wg_b *b, uint32_t node)
 		build_p2p(b, node, g, c, seq);
 		return;
 	}
+	if (init && split_missing(b, node, c))
+		return;
 	if (!init && !end && g->mismatch_seq >= 0 && (uint64_t)g->mismatch_seq <= seq) {
 		struct wg_iend *x;
 		int32_t mp = g->member[g->mismatch_rank].proc;

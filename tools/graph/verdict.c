@@ -206,6 +206,33 @@ static bool polls_children(const struct wg_b *b, int32_t i)
 	return n->fate == FATE_IDLE && wg_has_sec(n->timer) && n->timer <= WG_SHORT_TIMEOUT;
 }
 
+/*
+ * A rank that merely waits for a signal is found by itself; that the others' collective misses
+ * it they may only poll for, in calls that return. Then the collective is the better symptom.
+ */
+static void consider_polled(struct wg_b *b, struct choice *hung)
+{
+	uint32_t budget = 128;
+
+	if (hung->f.cls != CL_NO_WAKER && hung->f.cls != CL_SPIN_WAIT &&
+	    hung->f.cls != CL_PEER_SILENT)
+		return;
+	for (uint32_t i = 0; i < b->n.n && budget; i++) {
+		const struct wg_inode *n = &b->n.v[i];
+		struct wg_finding f;
+
+		if (n->type != IT_COLLECTIVE || n->fate != FATE_STUCK || n->proc < 0 ||
+		    !b->pi[n->proc].asked)
+			continue;
+		budget--;
+		if (wg_find(b, i, &f) && is_hung(b, &f) &&
+		    (f.cls == CL_COLL_MISSING || f.cls == CL_COLL_MISMATCH ||
+		     f.cls == CL_COLL_CYCLE || f.cls == CL_PEER_DEAD) &&
+		    !too_young(b, &f))
+			prefer(b, hung, &f);
+	}
+}
+
 static void find_hung(struct wg_b *b, struct choice *hung, struct choice *young)
 {
 	uint32_t budget = 512;
@@ -214,8 +241,10 @@ static void find_hung(struct wg_b *b, struct choice *hung, struct choice *young)
 		if (b->pi[i].asked && !b->pi[i].dead && b->pi[i].main_thr >= 0)
 			consider(b, b->pi[i].tbase + (uint32_t)b->pi[i].main_thr, false, hung,
 				 young);
-	if (hung->found)
+	if (hung->found) {
+		consider_polled(b, hung);
 		return;
+	}
 	for (uint32_t i = 0; i < b->np; i++) {
 		if (!b->pi[i].asked || b->pi[i].dead)
 			continue;
@@ -284,6 +313,20 @@ static const struct wg_failure *swallowed(const struct wg_b *b, int32_t proc)
 	return best;
 }
 
+/* Of a thread that stands in this ring and has failed to allocate, without having recovered. */
+static const struct wg_failure *failed_in_ring(const struct wg_b *b, const struct wg_finding *f)
+{
+	for (size_t i = f->cycle_from; i < f->npath; i++) {
+		const struct wg_inode *n = &b->n.v[b->e.v[f->path[i]].from];
+		const struct wg_thread *t = wg_thr(b, n);
+		const struct wg_failure *x = t ? swallowed(b, n->proc) : NULL;
+
+		if (x && x->tid == t->tid)
+			return x;
+	}
+	return NULL;
+}
+
 /*
  * A launch or module load that waits for the whole device, while another thread's call waits
  * behind it for the context: the running kernel may well be waiting for that call.
@@ -316,6 +359,16 @@ static void refine(struct wg_b *b, struct wg_finding *f, const struct wg_failure
 	if (f->cls == CL_KERNEL_STUCK && queued_behind(b, f)) {
 		f->cls = CL_IMPLICIT_SYNC;
 		f->certain = false;
+	}
+	/* A ring that is closed by elimination alone: somebody in it failed and waits since. */
+	if (f->cls == CL_DEADLOCK && f->cycle && f->guessed) {
+		*oom = failed_in_ring(b, f);
+		if (*oom) {
+			f->cls = CL_OOM_SWALLOWED;
+			f->cycle = false;
+			f->npath = f->cycle_from;
+		}
+		return;
 	}
 	if (f->cls == CL_NO_WAKER || f->cls == CL_COLL_MISSING || f->cls == CL_PEER_DEAD) {
 		*oom = swallowed(b, end_proc(b, f));

@@ -7,6 +7,19 @@
  */
 #include "internal.h"
 
+/* What a rank starts inherits the launcher's variables, and is not the rank for that. */
+static bool helper_of_rank(const struct wg_b *b, int32_t proc)
+{
+	const struct wg_pinfo *pi = &b->pi[proc];
+
+	if (!wg_has_int(pi->rank) || pi->p->cuda_up || pi->p->comms.n)
+		return false;
+	for (int32_t i = pi->parent, n = 0; i >= 0 && n < 64; i = b->pi[i].parent, n++)
+		if (b->pi[i].rank == pi->rank)
+			return true;
+	return false;
+}
+
 const char *wg_name_process(struct wg_b *b, int32_t proc)
 {
 	struct wg_pinfo *pi = &b->pi[proc];
@@ -16,7 +29,11 @@ const char *wg_name_process(struct wg_b *b, int32_t proc)
 		return pi->name;
 	if (b->hosts.n > 1 && pi->p->host)
 		host = wg_say(b, " on %s", pi->p->host);
-	if (wg_has_int(pi->rank))
+	if (helper_of_rank(b, proc))
+		pi->name = wg_say(b, "%s (pid %d%s, a child of rank %lld)",
+				  pi->p->comm ? pi->p->comm : "process", pi->p->pid, host,
+				  (long long)pi->rank);
+	else if (wg_has_int(pi->rank))
 		pi->name = wg_say(b, "rank %lld (pid %d%s)", (long long)pi->rank, pi->p->pid, host);
 	else
 		pi->name = wg_say(b, "%s (pid %d%s)", pi->p->comm ? pi->p->comm : "process",
@@ -579,20 +596,35 @@ static const char *symptom(struct wg_b *b, const struct wg_finding *f)
 	return wg_say(b, "%s %s", wg_name_thread(b, f->start), doing_for(b, f->start, true));
 }
 
-static const char *tell_oom(struct wg_b *b, const struct wg_failure *x)
+static int32_t oom_proc(const struct wg_b *b, const struct wg_finding *f,
+			const struct wg_failure *oom)
+{
+	for (uint32_t i = 0; i < b->np; i++)
+		for (size_t k = 0; k < b->pi[i].p->devices.n; k++) {
+			const struct wg_device *d = &b->pi[i].p->devices.v[k];
+
+			if (d->failures.n && oom >= d->failures.v &&
+			    oom < d->failures.v + d->failures.n)
+				return (int32_t)i;
+		}
+	return b->n.v[f->start].proc;
+}
+
+static const char *tell_oom(struct wg_b *b, const struct wg_finding *f, const struct wg_failure *x)
 {
 	const char *where = wg_where_failed(b, x), *asked = "memory";
 
 	if (wg_has_int(x->asked))
 		asked = wg_bytes(b, x->asked);
 	return wg_say(b,
-		      "an allocation of %s%s failed %s ago in thread %d%s%s%s%s%s%s%s (%s free, short by "
-		      "%s) and the program went on without it",
+		      "an allocation of %s%s failed %s ago in thread %d%s%s%s of %s%s%s%s%s (%s free, "
+		      "short by %s) and the program went on without it",
 		      asked,
-		      wg_has_int(x->device) ? wg_say(b, " on device %lld", (long long)x->device) :
+		      wg_has_int(x->device) ? wg_say(b, " on GPU %lld", (long long)x->device) :
 					      " of device memory",
 		      wg_secs(b, x->age_s), x->tid, x->thread_name ? " '" : "",
 		      x->thread_name ? x->thread_name : "", x->thread_name ? "'" : "",
+		      wg_name_process(b, oom_proc(b, f, x)),
 		      x->function ? " in " : "", x->function ? x->function : "", where ? " at " : "",
 		      where ? where : "", wg_has_int(x->free) ? wg_bytes(b, x->free) : "unknown",
 		      wg_has_int(x->short_by) ? wg_bytes(b, x->short_by) : "an unknown amount");
@@ -606,7 +638,7 @@ static const char *root(struct wg_b *b, const struct wg_finding *f, const struct
 	const char *act = n->type == IT_THREAD ? doing_for(b, at, true) : NULL;
 
 	if (oom)
-		return tell_oom(b, oom);
+		return tell_oom(b, f, oom);
 	if (f->cls == CL_COLL_MISSING && f->by) {
 		const struct wg_inode *m = &b->n.v[f->by->to];
 

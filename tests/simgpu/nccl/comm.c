@@ -115,6 +115,7 @@ static void key_of(const void *data, size_t size, char out[40])
 		a = (a ^ ((const uint8_t *)data)[i]) * 0x100000001b3ull;
 		b = (b ^ ((const uint8_t *)data)[i]) * 0x100000001b3ull + (a >> 7);
 	}
+	memset(out, 0, 40); /* a split hashes all of it */
 	snprintf(out, 40, "%016llx%016llx", (unsigned long long)a, (unsigned long long)b);
 }
 
