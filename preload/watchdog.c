@@ -87,23 +87,31 @@ static uint64_t progress(void)
 
 static void watch(uint64_t now)
 {
-	static uint64_t last, since, next;
-	uint64_t p;
+	static uint64_t last, stood, before, next;
+	uint64_t p, step = now - before;
 
 	if (!wg_settings.stall_s)
 		return;
+	/*
+	 * Only time that we ourselves were given counts: when the whole process was frozen, stopped
+	 * or starved, nothing could move, and after it nothing hangs.
+	 */
+	if (!before || step > 2 * ROUND_NS)
+		step = before ? ROUND_NS : 0;
+	before = now;
+	stood += step;
 	p = progress();
-	if (p != last || !since) {
+	if (p != last || !next) {
 		last = p;
-		since = now;
+		stood = 0;
 		next = (uint64_t)wg_settings.stall_s * 1000000000u;
-	} else if (now - since >= next) {
+	} else if (stood >= next) {
 		/*
 		 * Again when the stall is five times as old: at its start a long kernel cannot be told
 		 * from one that never ends, and the newest snapshot is the one that counts. A stall
 		 * of a day leaves a handful.
 		 */
-		next = (now - since) * 5;
+		next = stood * 5;
 		wg_dump_request();
 	}
 }
