@@ -620,6 +620,73 @@ static void all_gone_now(struct wg_facts *f) /* the job was cleaned up since: th
 	}
 }
 
+static void healthy_job(struct wg_facts *f);
+
+/* Asked while the job is being killed: who died last tells nothing, what they were in does. */
+static void dying(struct wg_facts *f)
+{
+	for (size_t i = 0; i < f->procs.n; i++) {
+		struct wg_process *p = f->procs.v[i];
+
+		p->alive_known = true;
+		p->alive = i == 2;
+		p->died_since = i != 2;
+	}
+}
+
+static void dying_missing(struct wg_facts *f)
+{
+	snapshots(f);
+	dying(f);
+}
+
+static void dying_mismatch(struct wg_facts *f)
+{
+	counts_differ(f);
+	saved(f);
+	dying(f);
+}
+
+static void died_of_healthy(struct wg_facts *f) /* the samples moved: of then, not hung */
+{
+	healthy_job(f);
+	saved(f);
+	for (size_t i = 0; i < f->procs.n; i++) {
+		struct wg_process *p = f->procs.v[i];
+
+		p->alive_known = true;
+		p->alive = i != 1;
+		p->died_since = i == 1;
+	}
+}
+
+static void split_missing(struct wg_facts *f) /* rank 1 sleeps before its ncclCommSplit */
+{
+	struct wg_comm *c;
+
+	asleep(f);
+	for (int r = 0; r < 3; r++) {
+		struct wg_process *p = f->procs.v[r];
+		struct wg_call *call;
+
+		p->streams.n = 0;
+		p->comms.v[0].children = r == 1 ? 1 : 2;
+		p->comms.v[0].done = p->comms.v[0].next_sequence;
+		p->comms.v[0].recent.n = 0;
+		if (r == 1)
+			continue;
+		c = comm(f, p, r ? "half1" : "half0", WG_NO_INT, WG_NO_INT);
+		c->parent = "c0ffee";
+		c->state = "init";
+		c->handle = 0;
+		MAIN(p)->calls.n = 0;
+		call = wg_add_call(f, MAIN(p));
+		call->function = "ncclCommSplit";
+		call->kind = WG_CALL_COMM;
+		call->since_s = 30;
+	}
+}
+
 static void two_hosts(struct wg_facts *f) /* equal pids on two hosts do not meet */
 {
 	struct wg_process *p;
@@ -751,6 +818,10 @@ static const struct graph_case cases[] = {
 	{"snapshot absent, peer gone", snapshot_absent_peer_gone, "peer-dead", Y, 120, 0, NULL, 0},
 	{"trace only, gone", trace_only, "peer-dead", Y, 120, 0, NULL, 0},
 	{"all gone now", all_gone_now, "collective-missing-rank", Y, 120, 0, NULL, 0},
+	{"dying, one missing", dying_missing, "collective-missing-rank", Y, 120, 0, NULL, 0},
+	{"dying, mismatch", dying_mismatch, "collective-mismatch", Y, 120, 0, "2048", 0},
+	{"died of a healthy job", died_of_healthy, "busy-gpu", N, 0, 0, NULL, 0},
+	{"split, one missing", split_missing, "collective-missing-rank", Y, 110, 0, "of its splits", 0},
 	{"two hosts, equal pids", two_hosts, "collective-missing-rank", Y, 100, 100, "node2", 0},
 	{"live, rank on another host", live_other_host, "unknown", U, 0, 0, "rank 2", 0},
 	{"snapshot with ages only", snapshot_age_only, "collective-missing-rank", Y, 120, 120, NULL,

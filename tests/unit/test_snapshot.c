@@ -746,6 +746,8 @@ static void test_living(void **state)
 	for (size_t i = 0; i < 2; i++) {
 		assert_true(f->procs.v[i]->alive_known);
 		assert_int_equal(f->procs.v[i]->alive, f->procs.v[i]->rank == 0);
+		/* It lived when it was looked at, and nobody looked later. */
+		assert_int_equal(f->procs.v[i]->died_since, f->procs.v[i]->rank == 1);
 	}
 	wg_facts_free(f);
 	/* All gone: the job was ended after the snapshots, which tell of a time when it lived. */
