@@ -699,7 +699,7 @@ void wg_word(struct wg_b *b, const struct wg_finding *f, const struct wg_failure
 	}
 	tell_chain(b, f);
 	if (oom && v->chain.n) {
-		r = tell_oom(b, oom);
+		r = tell_oom(b, f, oom);
 		step(b, wg_say(b, "%c%s", r[0] - 'a' + 'A', r + 1));
 	}
 	tell_open(b, f);
