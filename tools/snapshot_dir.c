@@ -334,6 +334,9 @@ static void settle_traces(struct wg_facts *f)
 		if (!f->procs.v[i]->trace_only &&
 		    (!newest || f->procs.v[i]->taken_at > newest->taken_at))
 			newest = f->procs.v[i];
+	for (size_t i = 0; i < f->procs.n && !f->live; i++)
+		if (f->procs.v[i]->trace_only)
+			f->asked.n = 0; /* not one document's question: the whole job is */
 	for (size_t i = 0; newest && i < f->procs.n; i++) {
 		struct wg_process *p = f->procs.v[i];
 

@@ -337,7 +337,14 @@ static void merge(struct wg_facts *f, const struct wg_facts *doc, bool first)
 			f->taken_at = doc->taken_at;
 		if (doc->interval_s > f->interval_s)
 			f->interval_s = doc->interval_s;
-		/* `asked` is not taken over: its PIDs are of that host, and here all are asked about. */
+		/*
+		 * Of one document the question is taken over too, so that the answer is the one that
+		 * the live process got; several are one job, of which all are asked about.
+		 */
+		if (first)
+			f->asked = doc->asked;
+		else
+			f->asked.n = 0;
 		/* Lines of the lock table and thread ids name no host: only one host's can stand here. */
 		for (size_t i = 0; here && i < doc->gone_tids.n; i++)
 			*wg_push(f->arena, &f->gone_tids) = doc->gone_tids.v[i];

@@ -368,6 +368,7 @@ def rank_of(path):
 
 def dead_job(opt, box, case, classes, rest):
     pids = job(opt, box, case)
+    time.sleep(2)  # what has stood for less may be a pause, and the answer says so
     os.killpg(box.child.pid, signal.SIGURG)
     n = len(pids)
     snapshots(box, n)

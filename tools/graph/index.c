@@ -500,7 +500,7 @@ void wg_index(struct wg_b *b)
 	}
 	for (size_t k = 0; k < f->asked.n; k++)
 		for (uint32_t i = 0; i < b->np; i++)
-			if (b->pi[i].p->pid == f->asked.v[k] && !b->pi[i].p->from_snapshot)
+			if (b->pi[i].p->pid == f->asked.v[k] && (!f->live || !b->pi[i].p->from_snapshot))
 				b->pi[i].asked = true;
 	if (!f->asked.n) { /* snapshots, traces: the job, not what was looked at beside it */
 		bool job = false;

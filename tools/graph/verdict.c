@@ -392,6 +392,9 @@ static const struct wg_file *buffered_log(const struct wg_b *b, int32_t proc, bo
 			continue;
 		if (x->fd != 1 && x->fd != 2 && x->kind != WG_FILE_REG)
 			continue;
+		/* No pipe says when it was last written: not silent while the process writes at all. */
+		if (x->kind != WG_FILE_REG && wg_has_int(p->wchar_delta) && p->wchar_delta > 0)
+			continue;
 		/* A line that was left behind at the start is no log that is being written. */
 		if (!grows && x->user_buffered_bytes < 48)
 			continue;
