@@ -149,10 +149,10 @@ def run(case, opt):
     os.makedirs(state, mode=0o777)
     os.chmod(state, 0o777 if opt.user else 0o700)
     needs = case.get("needs", "").split(",")
-    env = dict(os.environ, WAITGRAPH_SOCKET=opt.socket, SCENARIO_OUT=out, SCENARIO_DIR=work, WAITGRAPH_DIR=state,
+    # Nothing of the shell that started us (PYTHONUNBUFFERED, LD_PRELOAD, RANK): a case that wants it says so.
+    env = {k: v for k, v in os.environ.items() if re.match(r"(PATH|HOME|LANG|LC_\w+|USER|TMPDIR|[AULT]SAN_OPTIONS)$", k)}
+    env.update(WAITGRAPH_SOCKET=opt.socket, SCENARIO_OUT=out, SCENARIO_DIR=work, WAITGRAPH_DIR=state,
                SIMGPU_SESSION=os.path.basename(work), PYTHONDONTWRITEBYTECODE="1")
-    env.pop("LD_PRELOAD", None)
-    env.pop("PYTHONUNBUFFERED", None)  # of the shell that started us; a case that wants it says so
     gpu = "simgpu" in needs or "nccl" in needs
     if gpu:
         env["LD_LIBRARY_PATH"] = f"{opt.build}/lib/simgpu"
@@ -199,6 +199,8 @@ def run(case, opt):
             with open(f"{opt.keep_facts}/{case['id'].replace('/', '.')}.json", "w") as f:
                 f.write(r.stdout.decode())
         problems = judge(case, doc, r.returncode, read_out(out), opt)
+        if opt.fixtures and not problems and doc["verdict"]["class"] != "unknown":
+            keep_fixture(case, r.stdout.decode(), read_out(out), proc.pid, opt)
         v = doc["verdict"]
         said = f"{v['class']} hung={json.dumps(v['hung'])} {v['confidence']}: {v['summary']} [{took:.2f} s]"
         return case, "wrong" if problems else "right", ("; ".join(problems) + " <- " if problems else "") + said, doc
@@ -228,6 +230,45 @@ def run(case, opt):
             subprocess.run(["umount", "-l", cmd], stderr=subprocess.DEVNULL)
         log.close()
         shutil.rmtree(work, ignore_errors=True)
+
+
+def keep_fixture(case, text, facts, started, opt):
+    """One line for tests/unit/test_fixtures.c: the truth, and the facts without what the graph made of them."""
+    for name, instead in ((opt.build, "/build"), (HERE, "/src/tests/scenarios"), (os.path.expanduser("~"), "/home/user"),
+                          (f'"{os.uname().nodename}"', '"host"')):
+        text = text.replace(name, instead)
+    doc = json.loads(text)
+    for made in ("verdict", "nodes", "edges"):
+        doc.pop(made, None)
+    for p in doc["processes"]:
+        if "path" in p.get("cgroup", {}):
+            p["cgroup"]["path"] = "/job"
+        if p.get("sid") != started and p["pid"] not in tree(started) and p.get("ppid") != 1 or p["pid"] == 1:
+            p["command"], p["env"] = "other", []  # of whoever runs the tests: nobody's business
+            p.pop("exe", None)
+        p["env"] = [e for e in p.get("env", []) if re.match("WAITGRAPH|SIMGPU|CUDA_|NCCL|RANK|PYTHON|LD_|OMP", e["name"])]
+    line = {"id": case["id"], "class": case["class"].split("|"), "hung": case.get("hung", "true"), "facts": doc}
+    for key in ("tid", "pid"):
+        if case.get("culprit") == key:
+            line["culprit_" + key] = [int(x) for x in facts.get(f"culprit_{key}", [])]
+    os.makedirs(opt.fixtures, exist_ok=True)
+    with open(f"{opt.fixtures}/{case['id'].replace('/', '.')}.json", "w") as f:
+        json.dump(line, f, separators=(",", ":"), sort_keys=True)
+
+
+def pack_fixtures(directory):
+    """All lines of one scenario file into one compressed file; the loose ones go."""
+    files = {}
+    for name in sorted(os.listdir(directory)):
+        if name.endswith(".json"):
+            files.setdefault(name.split(".")[0], []).append(name)
+    for base, names in files.items():
+        text = "".join(open(f"{directory}/{n}").read() + "\n" for n in names)
+        data = text.encode()
+        subprocess.run(["zstd", "-19", "-q", "-f", f"--stream-size={len(data)}", "-o", f"{directory}/{base}.jsonl.zst"],
+                       input=data, check=True)
+        for n in names:
+            os.unlink(f"{directory}/{n}")
 
 
 def judge(case, doc, code, facts, opt):
@@ -273,6 +314,7 @@ def main():
     ap.add_argument("-j", type=int, default=6)
     ap.add_argument("--patience", type=float, default=1.0, help="multiplies every settle time")
     ap.add_argument("--keep-facts", metavar="DIR", help="save each answer's JSON there")
+    ap.add_argument("--fixtures", metavar="DIR", help="save the facts of right answers there, for tests/unit/fixtures")
     ap.add_argument("-v", action="store_true", help="print right answers too")
     ap.add_argument("--once", action="store_true", help="do not ask wrong ones again alone")
     ap.add_argument("names", nargs="*", help="ids or parts of them")
@@ -318,6 +360,8 @@ def main():
     if opt.daemon and opt.fallen():
         print(f"waitgraphd ended with {opt.fallen()}")
         count["broken"] += 1
+    if opt.fixtures:
+        pack_fixtures(opt.fixtures)
     total = count["right"] + count["wrong"] + count["broken"] + count["known"]
     print(f"{count['right']} of {total} right, {count['wrong']} wrong, {count['known']} known to be wrong, "
           f"{count['broken']} broken, {len(again)} asked twice, {count['skip']} skipped"
