@@ -362,6 +362,14 @@ bool wg_resolve_storage(struct wg_ctx *c)
 	mount = w->fs_mount ? w->fs_mount : x ? x->fs_mount : NULL;
 	b->n.v[node].end.who = wg_say(b, "daemon that serves the file system%s%s",
 				      mount ? " at " : "", mount ? mount : "");
+	if (i < 0 || !b->pi[i].p->threads.n) { /* it may compute, or wait for somebody itself */
+		b->n.v[node].end.certainty = WG_LIKELY;
+		b->n.v[node].end.text = wg_say(b,
+					       "the daemon of its file system, pid %d, has not "
+					       "answered; what it does could not be read",
+					       daemon);
+		return true;
+	}
 	b->n.v[node].end.text = wg_say(
 		b, "the daemon of its file system, pid %d, lives and does not answer", daemon);
 	return true;

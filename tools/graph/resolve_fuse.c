@@ -27,8 +27,8 @@ static bool busy_elsewhere(const struct wg_ctx *c, int32_t proc, const struct wg
 	if (t->ours || wg_is_bystander(c->b, proc, t))
 		return false;
 	switch (t->wait.op) {
-	case WG_OP_RUNNING:
-		return wg_on_cpu(c->b, c->b->pi[proc].p, t);
+	case WG_OP_RUNNING: /* the only one is at work whatever share of a processor it gets */
+		return alone || wg_on_cpu(c->b, c->b->pi[proc].p, t);
 	case WG_OP_FUTEX: /* a lock's word; the others rest in semaphores and conditions */
 		return alone || fx->val == 2 || (fx->op & 0x7f) == 6 || (fx->op & 0x7f) == 13;
 	case WG_OP_READ:
