@@ -229,6 +229,8 @@ struct wg_file *wg_add_file(struct wg_facts *f, struct wg_process *p)
 	x->last_write_age_s = x->timer_left_s = x->quiet_s = WG_NO_SEC;
 	x->pty_index = -1;
 	x->sock_rcv_timeout_s = x->sock_snd_timeout_s = WG_NO_SEC;
+	x->sock_sent_bytes = x->sock_recv_bytes = WG_NO_INT;
+	x->sock_sent_age_s = x->sock_recv_age_s = WG_NO_SEC;
 	return x;
 }
 

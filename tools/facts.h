@@ -251,6 +251,7 @@ struct wg_thread {
 	int64_t repeat_errno;  /* 0 success, an errno; WG_NO_INT unknown */
 	int64_t repeat_exists; /* 1: repeat_path is there now, 0: it is not; WG_NO_INT unknown */
 	double repeat_file_age_s; /* since that file was last modified; WG_NO_SEC */
+	uint64_t repeat_dev, repeat_ino; /* that file, when it is there; 0 unknown */
 	/*
 	 * The program's bytes around the sampled pcs (stacks): from about 64 bytes before the
 	 * lowest to 64 after the highest, only when they are at most 256 apart. A loop that only
@@ -316,6 +317,10 @@ struct wg_file {
 	char lock_kind;		/* a lock held through this description: 'f' 'p' 'o'; 0 none */
 	bool remote_fs;		/* served over a network or by a process: can stop answering */
 	double sock_rcv_timeout_s, sock_snd_timeout_s; /* 0 none; WG_NO_SEC unknown */
+	/* TCP, from the kernel's own account: what this end has sent and received, and when last. */
+	int64_t sock_sent_bytes, sock_recv_bytes;
+	double sock_sent_age_s, sock_recv_age_s; /* meaningless while the count is 0 */
+	int32_t sock_role; /* TCP: 1 this end connected, 2 it was accepted; 0 unknown */
 	int64_t user_buffered_delta; /* growth of user_buffered_bytes in the interval; WG_NO_INT */
 	double quiet_s;		/* last_write_age_s is not known, but for so long nobody has written (observer) */
 };

@@ -195,6 +195,8 @@ static const struct wg_field thread_f[] = {
 	FIELD(wg_thread, "ours", ours, BOOL, ZERO),
 	FIELD(wg_thread, "repeat_errno", repeat_errno, I64, NO),
 	FIELD(wg_thread, "repeat_exists", repeat_exists, I64, NO),
+	FIELD(wg_thread, "repeat_dev", repeat_dev, U64, ZERO),
+	FIELD(wg_thread, "repeat_ino", repeat_ino, U64, ZERO),
 	FIELD(wg_thread, "repeat_file_age_s", repeat_file_age_s, SEC, NO),
 	BYTES(wg_thread, "code", code, code_len),
 	SKIP(wg_thread, code_len), /* with code */
@@ -246,6 +248,11 @@ static const struct wg_field file_f[] = {
 	FIELD(wg_file, "remote_fs", remote_fs, BOOL, ZERO),
 	FIELD(wg_file, "sock_rcv_timeout_s", sock_rcv_timeout_s, SEC, NO),
 	FIELD(wg_file, "sock_snd_timeout_s", sock_snd_timeout_s, SEC, NO),
+	FIELD(wg_file, "sock_role", sock_role, I32, ZERO),
+	FIELD(wg_file, "sock_sent_bytes", sock_sent_bytes, I64, NO),
+	FIELD(wg_file, "sock_recv_bytes", sock_recv_bytes, I64, NO),
+	FIELD(wg_file, "sock_sent_age_s", sock_sent_age_s, SEC, NO),
+	FIELD(wg_file, "sock_recv_age_s", sock_recv_age_s, SEC, NO),
 	FIELD(wg_file, "user_buffered_delta", user_buffered_delta, I64, NO),
 	FIELD(wg_file, "quiet_s", quiet_s, SEC, NO),
 };

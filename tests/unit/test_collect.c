@@ -171,6 +171,7 @@ static void in_tcp_across(void)
 	if (connect(c, (void *)&a, sizeof(a)))
 		return;
 	sh->v[1] = c;
+	(void)!write(c, "question", 8);
 	ready();
 	(void)!read(c, &b, 1);
 }
@@ -196,6 +197,16 @@ static void test_tcp_across(void **state)
 		assert_int_equal(theirs->sock_state, accepted ? WG_SOCK_CONNECTED : WG_SOCK_LISTEN);
 		if (!accepted)
 			assert_int_equal(theirs->sock_backlog, 1);
+		/* Who asked whom, and that there is no answer yet. */
+		assert_int_equal(mine->sock_role, 1);
+		assert_int_equal(mine->sock_sent_bytes, 8);
+		assert_int_equal(mine->sock_recv_bytes, 0);
+		assert_true(mine->sock_sent_age_s >= 0 && mine->sock_sent_age_s < 60);
+		if (accepted) {
+			assert_int_equal(theirs->sock_role, 2);
+			assert_int_equal(theirs->sock_recv_bytes, 8);
+			assert_int_equal(theirs->sock_sent_bytes, 0);
+		}
 		reap(&x);
 	}
 }

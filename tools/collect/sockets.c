@@ -16,6 +16,7 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
+#include <linux/tcp.h>
 #include <linux/unix_diag.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -41,6 +42,9 @@ struct sock {
 	uint8_t laddr[16], raddr[16];
 	uint16_t lport, rport;
 	int64_t rxq, txq;
+	bool has_account; /* TCP: what was sent and received, and when last */
+	uint64_t sent, received;
+	uint32_t sent_ms, received_ms;
 	const char *path; /* Unix: the name it is bound to */
 };
 
@@ -138,6 +142,8 @@ static int ask_inet(struct wg_bulk *b, int nl, int family, int protocol)
 	r.sdiag_protocol = (uint8_t)protocol;
 	r.idiag_states = ~0u;
 	r.idiag_ext = 1 << (INET_DIAG_SHUTDOWN - 1);
+	if (protocol == IPPROTO_TCP)
+		r.idiag_ext |= 1 << (INET_DIAG_INFO - 1);
 	return ask(b, nl, &r, sizeof(r), R_NL_INET, protocol);
 }
 
@@ -311,6 +317,19 @@ static void take_inet(struct table *t, int protocol, const char *data, size_t le
 		if (a->rta_type == INET_DIAG_SHUTDOWN && a->rta_len > RTA_LENGTH(0)) {
 			s->shutdown = *(const uint8_t *)(data + at + RTA_LENGTH(0));
 			s->has_shutdown = true;
+		}
+		/* Older kernels send a shorter account, without the count of what was sent. */
+		if (a->rta_type == INET_DIAG_INFO && protocol == IPPROTO_TCP &&
+		    a->rta_len >= RTA_LENGTH(offsetof(struct tcp_info, tcpi_bytes_retrans))) {
+			struct tcp_info info;
+
+			memcpy(&info, data + at + RTA_LENGTH(0),
+			       offsetof(struct tcp_info, tcpi_bytes_retrans));
+			s->sent = info.tcpi_bytes_sent;
+			s->received = info.tcpi_bytes_received;
+			s->sent_ms = info.tcpi_last_data_sent;
+			s->received_ms = info.tcpi_last_data_recv;
+			s->has_account = true;
 		}
 		at += RTA_ALIGN(a->rta_len);
 	}
@@ -511,6 +530,24 @@ static const struct sock *find_listener(const struct table *t, const uint8_t *ad
 	return best;
 }
 
+/*
+ * Who of the two connected? Where somebody listens the connection was accepted; a port that the
+ * kernel gives to clients, towards one that it does not, was connected from.
+ */
+static int role_of(const struct wg_socks *all, const struct table *t, const struct sock *s)
+{
+	static const uint16_t first_given = 32768;
+
+	if (s->type != SOCK_STREAM || !s->rport)
+		return 0;
+	if (find_listener(t, s->laddr, s->lport))
+		return 2;
+	for (const struct table *o = all->tables; o; o = o->next)
+		if (find_listener(o, s->raddr, s->rport))
+			return 1;
+	return s->lport >= first_given && s->rport < first_given ? 1 : 0;
+}
+
 static const char *address_text(struct wg_facts *f, const uint8_t *addr, uint16_t port)
 {
 	static const uint8_t prefix[12] = { [10] = 0xff, [11] = 0xff };
@@ -566,6 +603,12 @@ static void fill(struct wg_facts *f, const struct wg_socks *all, const struct ta
 		x->sock_rxq = s->rxq;
 		x->sock_txq = s->txq;
 	}
+	if (s->has_account && x->sock_state != WG_SOCK_LISTEN) {
+		x->sock_sent_bytes = (int64_t)s->sent;
+		x->sock_recv_bytes = (int64_t)s->received;
+		x->sock_sent_age_s = s->sent_ms * 1e-3;
+		x->sock_recv_age_s = s->received_ms * 1e-3;
+	}
 	if (s->family == AF_UNIX) {
 		x->sock_local = s->path;
 		x->sock_peer_ino = s->peer;
@@ -588,6 +631,7 @@ static void fill(struct wg_facts *f, const struct wg_socks *all, const struct ta
 		x->sock_local = address_text(f, s->laddr, s->lport);
 	if (!s->rport)
 		return;
+	x->sock_role = role_of(all, t, s);
 	x->sock_remote = address_text(f, s->raddr, s->rport);
 	peer = find_other_end(all, s);
 	if (peer && peer->ino) {
