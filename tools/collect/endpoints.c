@@ -831,23 +831,23 @@ static void want_file(struct wg_facts *f, struct wg_process *p, const struct wg_
 	}
 }
 
-static void want_locks(struct wg_facts *f, struct wg_process *p, const struct wg_file *x,
-		       want_fn *want)
+static void want_locks(struct wg_facts *f, struct wg_process *p, uint64_t dev, uint64_t ino,
+		       uint64_t key, want_fn *want)
 {
 	for (size_t i = 0; i < f->locks.n; i++) {
 		const struct wg_file_lock *l = &f->locks.v[i];
 
-		if (l->blocked || l->ino != x->ino || l->dev != x->dev)
+		if (l->blocked || l->ino != ino || l->dev != dev)
 			continue;
 		if (l->pid > 0 && l->pid != p->pid)
 			want(f, p, l->pid, -1, true);
 		/* Who has it through an inherited or open-description lock shows in fdinfo. */
-		if (l->kind != 'p' && x->path) {
+		if (l->kind != 'p' && key) {
 			const struct wg_holder *h;
 			size_t n;
 
 			wg_host_scan_fds(f);
-			h = wg_host_holders(wg_pctx(f), key_of_file(x), &n);
+			h = wg_host_holders(wg_pctx(f), key, &n);
 			for (size_t k = 0; k < n; k++)
 				if (h[k].pid != p->pid && h[k].pid != l->pid)
 					want(f, p, h[k].pid, h[k].fd, false);
@@ -923,7 +923,7 @@ static void want_wait(struct wg_facts *f, struct wg_process *p, struct wg_thread
 			want_file(f, p, y, w->fds.n <= BIG_SET, want);
 	}
 	if (x && (w->op == WG_OP_FLOCK || w->op == WG_OP_FCNTL))
-		want_locks(f, p, x, want);
+		want_locks(f, p, x->dev, x->ino, x->path ? key_of_file(x) : 0, want);
 	if (w->child > 0)
 		want(f, p, (int32_t)w->child, -1, true);
 	switch (w->op) {
@@ -951,6 +951,17 @@ static void want_wait(struct wg_facts *f, struct wg_process *p, struct wg_thread
 		break;
 	default:
 		break;
+	}
+	if (t->repeat_syscall &&
+	    (!strcmp(t->repeat_syscall, "fcntl") || !strcmp(t->repeat_syscall, "flock"))) {
+		const struct wg_file *y =
+			wg_has_int(t->repeat_fd) ? wg_find_file(p, t->repeat_fd) : NULL;
+
+		if (y)
+			want_locks(f, p, y->dev, y->ino, y->path ? key_of_file(y) : 0, want);
+		else if (t->repeat_ino)
+			want_locks(f, p, t->repeat_dev, t->repeat_ino,
+				   wg_key_of_link(t->repeat_path), want);
 	}
 	if (t->repeat_path && t->repeat_path[0] == '/')
 		want_key(f, p, wg_key_of_link(t->repeat_path), false, want);

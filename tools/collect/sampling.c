@@ -27,6 +27,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -60,6 +61,7 @@ struct call {
 	int64_t nr, ret;
 	uint64_t args[6];
 	const char *path; /* read when it was seen */
+	int32_t holder;	  /* fcntl(F_GETLK): who has the lock, as the kernel answered; 0 */
 };
 
 struct watched {
@@ -223,6 +225,14 @@ static void take_call(struct wg_sampling *s, struct watched *w, int64_t nr, int6
 	c->ret = ret;
 	memcpy(c->args, k.args, sizeof(c->args));
 	/* At once: the buffer may be used for another path next time. A few suffice. */
+	c->holder = 0;
+	if (ret == 0 && c->args[1] == F_GETLK && wg_wait_op(nr) == WG_OP_FCNTL) {
+		struct flock l;
+
+		if (!wg_mem_read(wg_pproc(s->f, w->p)->mem, c->args[2], &l, sizeof(l)) &&
+		    l.l_type != F_UNLCK && l.l_pid > 0)
+			c->holder = l.l_pid;
+	}
 	c->path = w->ncalls <= 48 ? wg_wait_path(s->f, w->p, &k, wg_pproc(s->f, w->p)->mem) : NULL;
 }
 
@@ -410,10 +420,122 @@ static bool moves_bytes(const struct call *c)
 	return (op == WG_OP_READ || op == WG_OP_WRITE || op == WG_OP_SPLICE) && c->ret > 0;
 }
 
-static void judge_calls(const struct watched *w, struct wg_thread *t)
+/* A lock that is asked for without waiting, and refused. */
+static bool refused_lock(const struct call *c, const char *name)
+{
+	if (c->ret != -EAGAIN && c->ret != -EACCES)
+		return false;
+	if (!strcmp(name, "flock"))
+		return c->args[1] & LOCK_NB;
+	return !strcmp(name, "fcntl") && (c->args[1] == F_SETLK || c->args[1] == F_OFD_SETLK);
+}
+
+/*
+ * A lock is asked for and refused, and then it sleeps: whatever else is done each time (the file
+ * is opened anew, a line says who has the lock), it waits for that lock. Not where bytes move in
+ * earnest, and not where the lock was had in between.
+ */
+/* What the kernel's table has under the number that the program was told. */
+static void lock_of(const struct wg_facts *f, const struct watched *w, struct wg_thread *t)
+{
+	for (int i = w->ncalls - 1; i >= 0; i--)
+		for (size_t k = 0; w->calls[i].holder && k < f->locks.n; k++) {
+			const struct wg_file_lock *l = &f->locks.v[k];
+
+			if (l->kind != 'p' || l->blocked || l->pid != w->calls[i].holder)
+				continue;
+			t->repeat_dev = l->dev;
+			t->repeat_ino = l->ino;
+			return;
+		}
+}
+
+static bool polls_lock(const struct wg_facts *f, const struct watched *w, struct wg_thread *t)
+{
+	const struct call *last = NULL;
+	int64_t bytes = 0, refusals = 0;
+	int at = -1;
+
+	if (t->wait.op != WG_OP_SLEEP && t->wait.op != WG_OP_POLL && t->wait.op != WG_OP_FUTEX)
+		return false;
+	for (int i = 0; i < w->ncalls; i++) {
+		const struct call *c = &w->calls[i];
+		const char *name = wg_syscall_name(c->nr);
+
+		if (!name)
+			continue;
+		if (moves_bytes(c))
+			bytes += c->ret;
+		if (!strcmp(name, "fcntl") || !strcmp(name, "flock")) {
+			if (refused_lock(c, name)) {
+				refusals++;
+				last = c;
+				at = i;
+			} else if (!c->ret && last && (!strcmp(name, "flock") || c->args[1] == F_SETLK ||
+						       c->args[1] == F_OFD_SETLK)) {
+				/* Had in the end; sqlite takes one byte and is refused the next. */
+				if (c->args[0] == last->args[0] && i == w->ncalls - 1)
+					return false;
+			}
+		}
+	}
+	if (!last || bytes > 16384 || (refusals < 2 && t->wait.op != WG_OP_SLEEP))
+		return false;
+	t->repeat_syscall = wg_syscall_name(last->nr);
+	t->repeat_fd = wg_wait_fd(last->nr, last->args);
+	t->repeat_errno = -last->ret;
+	lock_of(f, w, t);
+	/* Opened for the question and closed again: its name is that of the open before. */
+	for (int i = at - 1; i >= 0; i--) {
+		const struct call *c = &w->calls[i];
+
+		if (wg_wait_op(c->nr) != WG_OP_OPEN || c->ret != (int64_t)last->args[0] || !c->path)
+			continue;
+		t->repeat_path = c->path;
+		t->repeat_fd = WG_NO_INT;
+		break;
+	}
+	return true;
+}
+
+/*
+ * Between two sleeps a call runs into a limit, and was not had since: it tries again, whatever
+ * else it does each time.
+ */
+static bool meets_limit(const struct watched *w, struct wg_thread *t)
+{
+	const struct call *last = NULL;
+
+	if (t->wait.op != WG_OP_SLEEP && t->wait.op != WG_OP_POLL && t->wait.op != WG_OP_FUTEX)
+		return false;
+	for (int i = 0; i < w->ncalls; i++) {
+		const struct call *c = &w->calls[i];
+
+		if (c->ret == -ENOSPC || c->ret == -EDQUOT || c->ret == -EMFILE || c->ret == -ENFILE)
+			last = c;
+		else if (last && last->nr == c->nr && c->ret >= 0)
+			last = NULL;
+	}
+	if (!last)
+		return false;
+	t->repeat_syscall = wg_syscall_name(last->nr);
+	t->repeat_path = last->path;
+	t->repeat_errno = -last->ret;
+	t->repeat_fd = WG_NO_INT;
+	/* A file that is opened anew for each attempt has its name from there. */
+	for (const struct call *c = last; c-- > w->calls && !t->repeat_path;)
+		if (wg_wait_op(c->nr) == WG_OP_OPEN && c->ret == wg_wait_fd(last->nr, last->args))
+			t->repeat_path = c->path;
+	return t->repeat_syscall != NULL;
+}
+
+static void judge_calls(const struct wg_facts *f, const struct watched *w, struct wg_thread *t)
 {
 	const struct call *kinds[6];
 	int counts[6], nkinds = 0, best = -1, yields = 0;
+
+	if (polls_lock(f, w, t) || meets_limit(w, t))
+		return;
 
 	for (int i = 0; i < w->ncalls; i++) {
 		const struct call *c = &w->calls[i];
@@ -522,7 +644,7 @@ static void look_at_path(struct wg_bulk *b)
 	int err = 0;
 
 	if (root == -1 ||
-	    statx(root, a->own_root ? a->path : a->path + 1, AT_NO_AUTOMOUNT, STATX_MTIME, &st))
+	    statx(root, a->own_root ? a->path : a->path + 1, AT_NO_AUTOMOUNT, STATX_MTIME | STATX_INO, &st))
 		err = -errno;
 	if (root >= 0)
 		close(root);
@@ -561,6 +683,8 @@ static void look_at_file(struct wg_facts *f, struct wg_process *p, struct wg_thr
 			clock_gettime(CLOCK_REALTIME, &now);
 			age = (double)(now.tv_sec - st.stx_mtime.tv_sec);
 			t->repeat_exists = 1;
+			t->repeat_dev = (uint64_t)st.stx_dev_major << 20 | st.stx_dev_minor;
+			t->repeat_ino = st.stx_ino;
 			t->repeat_file_age_s = age >= 0 ? age : WG_NO_SEC;
 		} else if (r.err == -ENOENT || r.err == -ENOTDIR) {
 			t->repeat_exists = 0;
@@ -588,13 +712,18 @@ void wg_sampling_finish(struct wg_sampling *s)
 			if (w->ncalls) {
 				struct wg_ptask *x = wg_ptask(wg_pproc(s->f, w->p), t->tid);
 
-				judge_calls(w, t);
+				judge_calls(s->f, w, t);
 				if (x)
 					x->calls_seen = true;
 			}
 			if (m && t->state == 'R')
 				take_pcs(s->f, w, t, m);
 			look_at_file(s->f, w->p, t);
+			/* The name of a file that was locked just now: not there, so misread. */
+			if (t->repeat_syscall && t->repeat_exists == 0 &&
+			    (!strcmp(t->repeat_syscall, "fcntl") ||
+			     !strcmp(t->repeat_syscall, "flock")))
+				t->repeat_path = NULL;
 		}
 		free(w);
 	}

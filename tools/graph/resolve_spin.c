@@ -55,6 +55,14 @@ static void polls(struct wg_ctx *c, enum wg_class cls, enum wg_certainty sure, c
 	e->guess = e->hidden = true;
 }
 
+static const char *file_of(const struct wg_process *p, uint64_t dev, uint64_t ino)
+{
+	for (size_t i = 0; i < p->files.n; i++)
+		if (p->files.v[i].ino == ino && p->files.v[i].dev == dev)
+			return p->files.v[i].path;
+	return NULL;
+}
+
 static bool looks_like_lock(const char *path)
 {
 	const char *base = wg_base(path);
@@ -181,23 +189,18 @@ bool wg_resolve_spin(struct wg_ctx *c)
 			wg_resolve_wait(c);
 			return true;
 		}
-		if (one_of(call, locks) && (x || t->repeat_path)) {
-			const char *path = t->repeat_path ? t->repeat_path : x->path;
+		if (one_of(call, locks) &&
+		    (x || t->repeat_path || t->repeat_errno == EAGAIN || t->repeat_errno == EACCES)) {
+			const char *path = t->repeat_path ? t->repeat_path : x ? x->path : NULL;
+			const char *held = "";
 			bool unsupported = t->repeat_errno == ENOSYS || t->repeat_errno == ENOLCK ||
 					   t->repeat_errno == EOPNOTSUPP;
 
-			polls(c, CL_FILE_LOCK, WG_LIKELY, path,
-			      unsupported
-				      ? wg_say(b,
-					       "%s on %s fails each time: its file system does not "
-					       "support "
-					       "such locks, nobody holds it",
-					       call, path ? path : "a file")
-				      : wg_say(b,
-					       "it asks with %s for the lock on %s over and over",
-					       call, path ? path : "a file"));
-			if (x && !unsupported) { /* the lock's holders, as for a blocking request */
-				uint32_t k = wg_map_get(&b->flocks, x->dev, x->ino, 0);
+			if ((x || t->repeat_ino) && !unsupported) {
+				/* the lock's holders, as for a blocking request */
+				uint32_t k = x ? wg_map_get(&b->flocks, x->dev, x->ino, 0)
+					       : wg_map_get(&b->flocks, t->repeat_dev,
+							    t->repeat_ino, 0);
 
 				for (; k && k != WG_NONE; k = b->flock_next[k - 1]) {
 					const struct wg_file_lock *l = &b->f->locks.v[k - 1];
@@ -212,10 +215,29 @@ bool wg_resolve_spin(struct wg_ctx *c)
 					e->idle_cls = CL_FILE_LOCK;
 					e->since = t->wait.since_s;
 					b->n.v[c->node].end.pid = l->pid;
+					if (!path)
+						path = file_of(b->pi[i].p, l->dev, l->ino);
+					held = wg_say(b, "; %s holds it", wg_name_process(b, i));
 				}
 			}
+			polls(c, CL_FILE_LOCK, WG_LIKELY, path,
+			      unsupported
+				      ? wg_say(b,
+					       "%s on %s fails each time: its file system does not "
+					       "support such locks, nobody holds it",
+					       call, path ? path : "a file")
+				      : wg_say(b,
+					       "it asks with %s for the lock on %s over and over%s",
+					       call,
+					       path ? path
+						    : "a file that it closes in between, so that "
+						      "its name is not known,",
+					       held));
 			return true;
 		}
+		/* Emptying what it was woken by, after it has woken, tells nothing of the wait. */
+		if (x && one_of(call, reads) && t->repeat_errno == EAGAIN && wg_own_ends(c, x))
+			return false;
 		if (x && (one_of(call, reads) || one_of(call, writes)) && x->kind != WG_FILE_REG) {
 			b->n.v[c->node].polls_cpu = true;
 			b->n.v[c->node].wsince = WG_NO_SEC;
@@ -233,8 +255,13 @@ bool wg_resolve_spin(struct wg_ctx *c)
 		if (!(wg_has_int(t->repeat_errno) && t->repeat_errno != 0) && !one_of(call, asks))
 			return false;
 		polls(c, CL_SPIN_WAIT, WG_LIKELY, x ? x->path : t->repeat_path,
-		      wg_say(b, "it repeats %s%s%s, and what it waits for does not come", call,
-			     x && x->path ? " on " : "", x && x->path ? x->path : ""));
+		      wg_say(b, "it repeats %s%s%s%s%s%s, and what it waits for does not come",
+			     call, x && x->path ? " on " : "", x && x->path ? x->path : "",
+			     wg_has_int(t->repeat_errno) && t->repeat_errno ? " (" : "",
+			     wg_has_int(t->repeat_errno) && t->repeat_errno
+				     ? strerrordesc_np((int)t->repeat_errno)
+				     : "",
+			     wg_has_int(t->repeat_errno) && t->repeat_errno ? ")" : ""));
 		return true;
 	}
 	if (t->wait.op != WG_OP_RUNNING || !wg_on_cpu(b, c->p, t) || program_moves(c->p))
