@@ -100,12 +100,40 @@ static void orphan_with_other_thread_running(struct wg_facts *f)
 	mutex(T(p, 100), 0x10, 133);
 }
 
-static void robust_dead(struct wg_facts *f)
+/* As glibc has it: the call is a shared one even for a private mutex, the kind says robust. */
+static void robust(struct wg_thread *t, uint32_t owner, bool died)
+{
+	struct wg_futex *x = &t->wait.futex;
+
+	futex(t, 0x10, 0, 0x80000000u | owner);
+	x->is_shared = true;
+	x->words[0] = (died ? 0xc0000000u : 0x80000000u) | owner;
+	x->words[2] = owner;
+	x->words[4] = 16;
+}
+
+/* Rust's read-write lock: two readers have it, a writer waits: bits and a count, no number. */
+static void rust_rwlock(struct wg_facts *f)
+{
+	struct wg_process *p = proc(f, 100, "app");
+	struct wg_thread *t = MAIN(p);
+
+	runs(thr(f, p, 101, "worker"));
+	futex(t, 0x10, 9 | 128, 0xc0000002u);
+	t->wait.futex.words[0] = 0xc0000002u;
+}
+
+static void rust_park(struct wg_facts *f) /* a parked thread's word is -1 */
 {
 	struct wg_thread *t = MAIN(proc(f, 100, "app"));
 
-	futex(t, 0x10, 0, 0x80000000u | 133);
-	t->wait.futex.words[0] = 0xc0000000u | 133;
+	futex(t, 0x10, 9 | 128, 0xffffffffu);
+	t->wait.futex.words[0] = 0xffffffffu;
+}
+
+static void robust_dead(struct wg_facts *f)
+{
+	robust(MAIN(proc(f, 100, "app")), 133, true);
 }
 
 static void robust_live(struct wg_facts *f)
@@ -113,8 +141,7 @@ static void robust_live(struct wg_facts *f)
 	struct wg_process *p = proc(f, 100, "app"), *q = proc(f, 200, "other");
 
 	runs(MAIN(q));
-	futex(MAIN(p), 0x10, 0, 0x80000000u | 200);
-	MAIN(p)->wait.futex.words[0] = 0x80000000u | 200;
+	robust(MAIN(p), 200, false);
 }
 
 static void pi_self(struct wg_facts *f)
@@ -869,6 +896,8 @@ static const struct graph_case cases[] = {
 	{"implausible owner", implausible_owner, "busy-cpu", WG_HUNG_NO, 0, 0, NULL, 0},
 	{"orphan while another runs", orphan_with_other_thread_running, "lock-orphaned",
 	 WG_HUNG_YES, 100, 133, NULL, 0},
+	{"a parked thread of Rust's", rust_park, "no-waker", WG_HUNG_YES, 0, 100, NULL, 0},
+	{"Rust's read-write lock", rust_rwlock, "busy-cpu", WG_HUNG_NO, 0, 101, NULL, 0},
 	{"robust, owner died", robust_dead, "lock-orphaned", WG_HUNG_YES, 0, 133, NULL, 0},
 	{"robust, owner in another process", robust_live, "busy-cpu", WG_HUNG_NO, 200, 200, NULL,
 	 0},

@@ -15,6 +15,7 @@ static const char *const helper_libs[] = {
 	"libcupti",   "libnvrtc",  "libopenblas",  "libblas",	"libmkl",  "libgomp",	"libiomp5",
 	"libomp",     "libtbb",	   "libjemalloc",  "libucs",	"libuct",  "libucp",	"librdmacm",
 	"libibverbs", "libfabric", "libwaitgraph", "libtorch",	"libc10",  "libxla",	"libarrow",
+	"libjvm.so",
 };
 
 static bool helper_module(const struct wg_frame *f)
@@ -52,6 +53,9 @@ static bool helpers_own(const struct wg_thread *t)
 		const struct wg_frame *f = &t->native_stack.v[i];
 
 		if (f->module && !wg_is_plumbing(f) && !helper_module(f))
+			return false;
+		/* Code without a file is what a virtual machine made of the program's. */
+		if (!f->module && wg_module_is(start, "libjvm"))
 			return false;
 	}
 	return true;

@@ -22,6 +22,9 @@ enum wg_fate wg_edge_fate(const struct wg_b *b, const struct wg_iedge *e)
 		return e->guess ? FATE_UNKNOWN : FATE_STUCK;
 	if (to->fate == FATE_STUCK)
 		return FATE_STUCK;
+	/* What waits for a person at the far end is not hung, whoever passes it on. */
+	if (to->fate == FATE_IDLE && to->person)
+		return FATE_IDLE;
 	/*
 	 * It sleeps. One sleep that is longer than this wait has lasted may be the one after which
 	 * it acts; a loop of shorter ones has come round without acting.
@@ -109,6 +112,29 @@ void wg_fates(struct wg_b *b)
 	for (size_t i = 0; i < b->e.n; i++)
 		r.edge[r.start[b->e.v[i].to + 1]++] = (uint32_t)i;
 	queue = wg_alloc(b->a, (n + 1) * sizeof(*queue));
+	/*
+	 * Who can be reached by a key press, first: were it found out on the way, two who wait for
+	 * each other would keep alive what was believed of them before.
+	 */
+	for (uint32_t i = 0; i < n; i++) {
+		struct wg_inode *x = &b->n.v[i];
+
+		x->person = x->has_end && x->end.person && x->end.fate == FATE_IDLE;
+		if (x->person)
+			queue[count++] = i;
+	}
+	while (count) {
+		uint32_t i = queue[--count];
+
+		for (uint32_t k = r.start[i]; k < r.start[i + 1]; k++) {
+			uint32_t from = b->e.v[r.edge[k]].from;
+
+			if (b->n.v[from].person || b->n.v[from].mode == MODE_ALL)
+				continue;
+			b->n.v[from].person = true;
+			queue[count++] = from;
+		}
+	}
 	queued = wg_alloc(b->a, n + 1);
 	rounds = wg_alloc(b->a, n + 1);
 	for (uint32_t i = 0; i < n; i++) {

@@ -96,6 +96,7 @@ struct wg_iend {
 	const char *who;	/* the culprit's `what`; NULL: made from the node */
 	const char *comm;
 	bool gone; /* contract rule 1 */
+	bool person; /* IDLE: it waits for a key press */
 };
 
 struct wg_inode {
@@ -108,6 +109,7 @@ struct wg_inode {
 	bool ownerless;	 /* a thread that waits on something that has no owner: see hub */
 	bool awaits_task; /* a pool's worker at rest */
 	bool polls_cpu;	 /* burns CPU by waiting: that is no work */
+	bool person;	 /* IDLE: behind it a person is waited for, at a terminal */
 	bool mismatch;
 	int32_t proc;	 /* index into facts->procs; -1 none */
 	int32_t thr;	 /* index into its threads; -1 none */
@@ -315,6 +317,7 @@ bool wg_resolve_gpu_call(struct wg_ctx *c);
 void wg_resolve_fd_io(struct wg_ctx *c, const struct wg_file *file, bool writes, double timeout);
 bool wg_fd_targets(struct wg_ctx *c, const struct wg_file *file, bool writes, double timeout);
 void wg_resolve_poll(struct wg_ctx *c);
+bool wg_own_ends(const struct wg_ctx *c, const struct wg_file *x); /* nobody else has either end */
 void wg_resolve_wait(struct wg_ctx *c);
 bool wg_resolve_sigwait(struct wg_ctx *c); /* a wait for SIGCHLD with children */
 void wg_resolve_ipc(struct wg_ctx *c);

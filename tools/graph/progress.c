@@ -8,11 +8,41 @@
  */
 #include "internal.h"
 
+/*
+ * Runnable inside a call that sleeps: it has been woken, and only waits for a processor. A loaded
+ * machine lets it wait there for longer than the two looks are apart.
+ */
+static bool woken(const struct wg_thread *t)
+{
+	if (t->state != 'R')
+		return false;
+	switch (t->wait.op) {
+	case WG_OP_FUTEX:
+	case WG_OP_READ:
+	case WG_OP_WRITE:
+	case WG_OP_POLL:
+	case WG_OP_EPOLL:
+	case WG_OP_ACCEPT:
+	case WG_OP_CONNECT:
+	case WG_OP_WAIT:
+	case WG_OP_FLOCK:
+	case WG_OP_FCNTL:
+	case WG_OP_SLEEP:
+	case WG_OP_SIGWAIT:
+	case WG_OP_SYSV:
+		return true;
+	default:
+		return false;
+	}
+}
+
 enum wg_still wg_still(const struct wg_b *b, const struct wg_process *p, const struct wg_thread *t)
 {
 	double gap = b->f->interval_s > 0 ? b->f->interval_s : 0.25;
 
 	(void)p;
+	if (woken(t))
+		return STILL_NO;
 	if (t->sampled_twice) {
 		if (!t->same_place)
 			return STILL_NO;

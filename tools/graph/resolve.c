@@ -444,8 +444,9 @@ static void finish_wakers(struct wg_b *b, uint32_t hub)
 		const struct wg_inode *t = &b->n.v[pi->tbase + i];
 		struct wg_iedge *e;
 
-		if (t->bystander || t->ownerless || pi->p->threads.v[i].state == 'Z' ||
-		    i + 1 == but)
+		/* One that waits for a signal itself sends none, unless it was seen to go on. */
+		if (t->bystander || pi->p->threads.v[i].state == 'Z' || i + 1 == but ||
+		    (t->ownerless && !(t->has_end && t->end.fate == FATE_MOVING)))
 			continue;
 		e = wg_edge(b, hub, pi->tbase + i, WG_EDGE_WOKEN_BY, false,
 			    "another thread of this process, which could act");

@@ -94,6 +94,8 @@ static void add_process(struct wg_ctx *c, uint32_t end, int32_t proc, enum wg_ed
 	e->since = c->t->wait.since_s;
 }
 
+static bool passes_on(struct wg_ctx *c, uint32_t end, int32_t proc);
+
 static struct ends add_holders(struct wg_ctx *c, uint32_t end, uint32_t first, bool writes,
 			       enum wg_edge_kind kind, enum wg_class idle)
 {
@@ -126,6 +128,9 @@ static struct ends add_holders(struct wg_ctx *c, uint32_t end, uint32_t first, b
 		r.others++;
 		if (b->pi[x->proc].parent != c->proc)
 			r.strangers++;
+		if (!writes && idle == CL_PEER_SILENT && b->n.v[end].type == IT_SOCKET &&
+		    passes_on(c, end, x->proc))
+			continue;
 		add_process(c, end, x->proc, kind, idle,
 			    wg_say(b, "descriptor %d of pid %d is the %s end", file->fd,
 				   b->pi[x->proc].p->pid, writes ? "reading" : "writing"));
@@ -199,8 +204,11 @@ static const char *lives_on(struct wg_ctx *c, uint32_t first)
 /*
  * The writer died, its descriptor lives on: a child of the waiter that has ended, while those
  * that still hold the end are of the same making (a pool's other workers) or strangers to it.
+ * Where a server that still listens has it (served), only one that was killed explains anything:
+ * the ones that ended in peace may have made it a daemon.
  */
-static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *r, uint32_t first)
+static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *r, uint32_t first,
+			     bool served)
 {
 	struct wg_b *b = c->b;
 	bool added = false;
@@ -210,7 +218,7 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 		bool alike = r->others == 0 || r->others == r->strangers, pool;
 		struct wg_iedge *e;
 
-		if (d < 0 || !b->pi[d].dead)
+		if (d < 0 || !b->pi[d].dead || (served && !b->pi[d].p->end.signal))
 			continue;
 		/* Held by the reader too, or by several: made for a pool, in which each could
 		 * write. */
@@ -240,6 +248,7 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 		bool child = false;
 
 		if (!b->pi[i].dead || d->ppid != c->p->pid || !d->end.known ||
+		    (served && !d->end.signal) ||
 		    b->pi[i].host != b->pi[c->proc].host)
 			continue;
 		for (size_t k = 0; k < c->p->children.n; k++)
@@ -262,6 +271,8 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 		    !orphan_of(b, i, c->p))
 			continue;
 		dead = dead_relative(b, c, i);
+		if (served && (dead < 0 || !b->pi[dead].p->end.signal))
+			continue;
 		if (dead >= 0) {
 			struct wg_iedge *e = wg_edge(
 				b, end, b->pi[dead].node, WG_EDGE_WRITTEN_BY, false,
@@ -342,7 +353,7 @@ static void pipe_targets(struct wg_ctx *c, const struct wg_file *x, bool writes,
 	first = wg_map_get(&b->pipes, b->pi[c->proc].host, dev, x->ino);
 	r = add_holders(c, end, first, writes, writes ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY, idle);
 	if (!writes)
-		add_dead_writers(c, end, &r, first);
+		add_dead_writers(c, end, &r, first, false);
 	if (r.others || b->n.v[end].has_end)
 		return;
 	if (r.threads && !writes && c->t->wait.op == WG_OP_READ)
@@ -376,9 +387,11 @@ static void pipe_targets(struct wg_ctx *c, const struct wg_file *x, bool writes,
 	}
 }
 
-/* A listening socket of the same process with the same address: this end was accepted. */
+/* Did this end accept the connection? At best a listening socket of the process tells. */
 static bool accepted(const struct wg_ctx *c, const struct wg_file *x)
 {
+	if (x->sock_role)
+		return x->sock_role == 2;
 	for (size_t i = 0; i < c->p->files.n && x->sock_local; i++) {
 		const struct wg_file *l = &c->p->files.v[i];
 		const char *port, *mine;
@@ -423,6 +436,104 @@ static int32_t listener(const struct wg_ctx *c, const char *remote)
 		}
 	}
 	return -1;
+}
+
+/*
+ * Something was sent on a connection that this end made, and nothing has come back since: then
+ * the answer is owed, however often whoever waits for it looks. How long ago it was sent.
+ */
+static double unanswered(const struct wg_file *x)
+{
+	if (!x || x->kind != WG_FILE_SOCKET || x->sock_type != 1 /* SOCK_STREAM */ ||
+	    x->sock_role != 1 || x->sock_state != WG_SOCK_CONNECTED ||
+	    !wg_has_int(x->sock_sent_bytes) || x->sock_sent_bytes <= 0 ||
+	    !wg_has_sec(x->sock_sent_age_s) || (wg_has_int(x->sock_rxq) && x->sock_rxq > 0))
+		return WG_NO_SEC;
+	if (wg_has_int(x->sock_recv_bytes) && x->sock_recv_bytes > 0 &&
+	    !(wg_has_sec(x->sock_recv_age_s) && x->sock_recv_age_s > x->sock_sent_age_s))
+		return WG_NO_SEC;
+	return x->sock_sent_age_s;
+}
+
+static void socket_targets(struct wg_ctx *c, const struct wg_file *x, bool writes,
+			   enum wg_class idle);
+
+/*
+ * The peer is an event loop at rest, and since we wait it has asked exactly one other process for
+ * something and got no answer: it passes our request on (a proxy), and that answer is what is
+ * missing. With several outstanding requests nothing tells which is ours.
+ */
+static bool passes_on(struct wg_ctx *c, uint32_t end, int32_t proc)
+{
+	const struct wg_file *only = NULL;
+	struct wg_b *b = c->b;
+	const struct wg_process *p = b->pi[proc].p;
+	double since = c->t->wait.since_s, asked = unanswered(wg_fd(b, c->proc, c->t->wait.fd));
+	struct wg_ctx peer = {.b = b, .proc = proc, .p = p};
+	struct wg_iedge *e;
+	uint32_t to;
+	bool fresh;
+
+	for (size_t i = 0; i < c->t->wait.fds.n; i++) {
+		double s = unanswered(wg_fd(b, c->proc, c->t->wait.fds.v[i].fd));
+
+		if (wg_has_sec(s) && !(wg_has_sec(asked) && asked >= s))
+			asked = s;
+	}
+	if (wg_has_sec(asked))
+		since = asked;
+	if (!wg_has_sec(since) || since < WG_PATIENCE || b->pi[proc].main_thr < 0)
+		return false;
+	for (size_t i = 0; i < p->files.n; i++) {
+		double s = unanswered(&p->files.v[i]);
+
+		if (!wg_has_sec(s) || s > since + 0.5)
+			continue;
+		if (only)
+			return false;
+		only = &p->files.v[i];
+	}
+	if (!only)
+		return false;
+	for (size_t i = 0; i < p->threads.n; i++) {
+		const struct wg_thread *t = &p->threads.v[i];
+
+		if (t->state == 'R' || t->state == 'T' || t->state == 't')
+			return false;
+		if (!peer.t && (t->wait.op == WG_OP_EPOLL || t->wait.op == WG_OP_POLL)) {
+			peer.t = t;
+			peer.node = b->pi[proc].tbase + (uint32_t)i;
+		}
+	}
+	if (!peer.t)
+		return false;
+	socket_targets(&peer, only, false, CL_PEER_SILENT);
+	to = end_node(&peer, IT_SOCKET, only, false, &fresh);
+	e = wg_edge(b, end, to, WG_EDGE_WRITTEN_BY, false,
+		    wg_say(b, "pid %d has passed a request on %s ago and has no answer", p->pid,
+			   wg_secs(b, only->sock_sent_age_s)));
+	e->says = wg_say(b, "should be written by %s, which waits for an answer from",
+			 wg_name_process(b, proc));
+	e->since = since;
+	return true;
+}
+
+/*
+ * The other end was accepted by the one who has it: a server that was reached by its address. It
+ * may well be a daemon that left its parent on purpose; no descriptor of somebody else's lives on.
+ */
+static bool served(const struct wg_b *b, const struct wg_file *x, uint32_t first)
+{
+	for (uint32_t h = x->sock_remote ? first : 0; h && h != WG_NONE;
+	     h = b->holders.v[h - 1].next) {
+		const struct wg_process *p = b->pi[b->holders.v[h - 1].proc].p;
+
+		for (size_t k = 0; k < p->files.n; k++)
+			if (p->files.v[k].kind == WG_FILE_SOCKET &&
+			    p->files.v[k].sock_state == WG_SOCK_LISTEN)
+				return true;
+	}
+	return false;
 }
 
 static void socket_targets(struct wg_ctx *c, const struct wg_file *x, bool writes,
@@ -475,7 +586,7 @@ static void socket_targets(struct wg_ctx *c, const struct wg_file *x, bool write
 			b->e.v[k - 1].guess = true;
 		if (r.others) {
 			if (!writes && !server)
-				add_dead_writers(c, end, &r, first);
+				add_dead_writers(c, end, &r, first, served(b, x, first));
 			return;
 		}
 	}
@@ -509,8 +620,80 @@ static void socket_targets(struct wg_ctx *c, const struct wg_file *x, bool write
 	b->n.v[end].end.missing = "the process at the other end of a socket";
 }
 
+/*
+ * Who holds the master side and only passes on what a person types: a terminal emulator, sshd, a
+ * multiplexer. It waits for several things at once, or has other threads that may write the key
+ * presses. A program that waits for nothing but this terminal's output drives it (expect), and
+ * one that is stopped passes nothing on: those are who the reader waits for.
+ */
+static bool relays(const struct wg_b *b, int32_t i, int64_t pty)
+{
+	const struct wg_process *o = b->pi[i].p;
+	const struct wg_thread *only = NULL;
+	bool stopped = true;
+
+	for (size_t k = 0; k < o->threads.n; k++) {
+		const struct wg_thread *t = &o->threads.v[k];
+
+		if (t->ours)
+			continue;
+		stopped &= t->state == 'T' || t->state == 't';
+		only = t;
+	}
+	if (!only || stopped)
+		return false;
+	if (b->pi[i].nown > 1)
+		return true;
+	switch (only->wait.op) {
+	case WG_OP_POLL:
+	case WG_OP_EPOLL: {
+		const struct wg_file *ep =
+			only->wait.op == WG_OP_EPOLL ? wg_fd(b, i, only->wait.fd) : NULL;
+		const struct wg_pollfd *fds =
+			ep && !only->wait.fds.n ? ep->epoll.v : only->wait.fds.v;
+		size_t n = ep && !only->wait.fds.n ? ep->epoll.n : only->wait.fds.n;
+
+		for (size_t k = 0; k < n; k++) {
+			const struct wg_file *f =
+				fds[k].fd < 0 ? NULL : wg_fd(b, i, fds[k].fd);
+
+			if (!f || f->pty_index != pty)
+				return true;
+		}
+		return !n;
+	}
+	default:
+		return false;
+	}
+}
+
+/* A thread of it waits for output of this terminal right now, and gets none. */
+static bool reads_master(const struct wg_b *b, int32_t i, int64_t pty)
+{
+	const struct wg_process *o = b->pi[i].p;
+
+	for (size_t k = 0; k < o->threads.n; k++) {
+		const struct wg_thread *t = &o->threads.v[k];
+		const struct wg_file *f;
+
+		if (t->state != 'S' || wg_still(b, o, t) == STILL_NO)
+			continue;
+		f = t->wait.op == WG_OP_READ ? wg_fd(b, i, t->wait.fd) : NULL;
+		if (f && f->pty_index == pty)
+			return true;
+		for (size_t j = 0; t->wait.op == WG_OP_POLL && j < t->wait.fds.n; j++) {
+			f = t->wait.fds.v[j].events & POLLIN ? wg_fd(b, i, t->wait.fds.v[j].fd)
+							     : NULL;
+			if (f && f->pty_index == pty)
+				return true;
+		}
+	}
+	return false;
+}
+
 static void tty_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, bool master)
 {
+	const struct wg_process *relay = NULL;
 	struct wg_b *b = c->b;
 	uint32_t end, n = 0;
 	bool fresh;
@@ -530,6 +713,20 @@ static void tty_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, 
 			if (o->files.v[k].pty_index != x->pty_index || om == master ||
 			    !(o->files.v[k].kind == WG_FILE_TTY || om))
 				continue;
+			if (!writes && !master && relays(b, (int32_t)i, x->pty_index)) {
+				relay = o;
+				n++;
+				break;
+			}
+			if (writes && !master && om &&
+			    reads_master(b, (int32_t)i, x->pty_index)) {
+				wg_set_end(b, end, CL_PIPE_FULL, FATE_STUCK, WG_LIKELY,
+					   wg_say(b,
+						  "its output is held back (Ctrl-S; Ctrl-Q lets it "
+						  "go on): pid %d waits for it and gets none",
+						  o->pid));
+				return;
+			}
 			/* Nobody owes a terminal a key press; but a full one is not being read. */
 			add_process(c, end, (int32_t)i,
 				    writes ? WG_EDGE_READ_BY : WG_EDGE_WRITTEN_BY,
@@ -540,6 +737,12 @@ static void tty_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, 
 			break;
 		}
 	}
+	if (relay)
+		wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_LIKELY,
+			   wg_say(b,
+				  "it waits for input from a terminal, which %s, pid %d, passes on",
+				  relay->comm ? relay->comm : "a process", relay->pid));
+	b->n.v[end].end.person = relay != NULL;
 	if (n)
 		return;
 	if (writes)
@@ -548,6 +751,7 @@ static void tty_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, 
 	else
 		wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_LIKELY,
 			   "it waits for input from a terminal");
+	b->n.v[end].end.person = !writes && !master;
 }
 
 static void eventfd_targets(struct wg_ctx *c, const struct wg_file *x, bool alone)
@@ -566,6 +770,8 @@ static void eventfd_targets(struct wg_ctx *c, const struct wg_file *x, bool alon
 			WG_EDGE_WRITTEN_BY, CL_PEER_SILENT);
 	if (!r.threads)
 		r.threads = own_threads(c, end, WG_EDGE_WOKEN_BY);
+	if (!r.others && !r.threads && alone && self_pipe(c, end))
+		return;
 	if (!r.others)
 		wg_set_end(b, end, CL_NO_WAKER, FATE_STUCK,
 			   r.threads || !alone ? WG_LIKELY : WG_CERTAIN,
@@ -716,6 +922,108 @@ void wg_resolve_fd_io(struct wg_ctx *c, const struct wg_file *x, bool writes, do
 	timed_end(c, T);
 }
 
+/*
+ * Both ends are held by nobody but this process: a pipe to wake it out of a signal handler, by
+ * another thread, or through a library's call. With one thread and no child it tells nothing of
+ * what the poll waits for.
+ */
+bool wg_own_ends(const struct wg_ctx *c, const struct wg_file *x)
+{
+	const struct wg_b *b = c->b;
+	uint32_t h;
+
+	if (!x)
+		return false;
+	if (x->kind == WG_FILE_PIPE)
+		h = wg_map_get(&b->pipes, b->pi[c->proc].host, 0, x->ino);
+	else if (x->kind == WG_FILE_SOCKET && x->sock_peer_ino)
+		h = wg_map_get(&b->socks, b->pi[c->proc].host, x->sock_peer_ino, 0);
+	else if (x->kind == WG_FILE_EVENTFD)
+		h = wg_map_get(&b->eventfds, b->pi[c->proc].host, x->ino, 0);
+	else
+		return false;
+	if (!h || h == WG_NONE)
+		return false;
+	for (; h && h != WG_NONE; h = b->holders.v[h - 1].next)
+		if (b->holders.v[h - 1].proc != c->proc)
+			return false;
+	return true;
+}
+
+static bool own_wakeup(const struct wg_ctx *c, const struct wg_file *x)
+{
+	return c->b->pi[c->proc].nown < 2 && !c->p->children.n && wg_own_ends(c, x);
+}
+
+/* The other threads rest: none of them is at work on what it would wake this one for. */
+static bool others_rest(const struct wg_ctx *c)
+{
+	for (size_t i = 0; i < c->p->threads.n; i++) {
+		const struct wg_thread *t = &c->p->threads.v[i];
+
+		if (t == c->t || t->ours)
+			continue;
+		if (t->state != 'S' || t->calls.n || wg_still(c->b, c->p, t) == STILL_NO ||
+		    (t->wait.op != WG_OP_FUTEX && t->wait.op != WG_OP_EPOLL &&
+		     t->wait.op != WG_OP_POLL && t->wait.op != WG_OP_SIGWAIT))
+			return false;
+	}
+	return true;
+}
+
+/* All that is polled are connections on which an answer is owed: for how long, at least. */
+static double owed(const struct wg_ctx *c, const struct wg_pollfd *fds, size_t n)
+{
+	double least = WG_NO_SEC;
+
+	if (!others_rest(c))
+		return WG_NO_SEC;
+	for (size_t i = 0; i < n; i++) {
+		const struct wg_file *x = wg_fd(c->b, c->proc, fds[i].fd);
+		double s;
+
+		if (fds[i].fd < 0 || (wg_own_ends(c, x) && !c->p->children.n))
+			continue;
+		s = unanswered(x);
+		if (!wg_has_sec(s))
+			return WG_NO_SEC;
+		if (!wg_has_sec(least) || s < least)
+			least = s;
+	}
+	return least;
+}
+
+/* It looks again and again for an answer that does not come: one wait, as old as the question. */
+static void one_wait(struct wg_ctx *c, double since)
+{
+	struct wg_b *b = c->b;
+	struct wg_inode *n = &b->n.v[c->node];
+
+	n->polls_cpu = true;
+	n->wsince = since;
+	n->wdoes = "polls for an answer";
+	for (uint32_t k = n->first; k; k = b->e.v[k - 1].next) {
+		struct wg_inode *end = &b->n.v[b->e.v[k - 1].to];
+
+		b->e.v[k - 1].since = since;
+		if (end->type != IT_SOCKET)
+			continue;
+		b->e.v[k - 1].says = "on";
+		b->e.v[k - 1].certain = false;
+		b->e.v[k - 1].evidence = wg_say(
+			b,
+			"it sent something %s ago and got nothing since, but it looks again "
+			"from time to time and may give up",
+			wg_secs(b, since));
+		n->wobject = end->label;
+		for (uint32_t i = end->first; i; i = b->e.v[i - 1].next)
+			if (!wg_has_sec(b->e.v[i - 1].since) || b->e.v[i - 1].since < since)
+				b->e.v[i - 1].since = since;
+		if (!wg_has_sec(end->wsince) || end->wsince < since)
+			end->wsince = since;
+	}
+}
+
 void wg_resolve_poll(struct wg_ctx *c)
 {
 	const struct wg_wait *w = &c->t->wait;
@@ -728,7 +1036,8 @@ void wg_resolve_poll(struct wg_ctx *c)
 	bool joins = wg_py_has(c->t, "multiprocessing/process.py", "join") ||
 		     wg_py_has(c->t, "multiprocessing/popen_fork.py", NULL) ||
 		     wg_py_has(c->t, "multiprocessing/spawn.py", "join");
-	bool loop = joins;
+	bool loop = joins, others = false;
+	double asked;
 
 	if (!n && ep) {
 		fds = ep->epoll.v;
@@ -745,8 +1054,12 @@ void wg_resolve_poll(struct wg_ctx *c)
 			(x && (x->sock_state == WG_SOCK_LISTEN || x->kind == WG_FILE_TIMERFD ||
 			       x->kind == WG_FILE_SIGNALFD || x->kind == WG_FILE_INOTIFY));
 	}
+	asked = owed(c, fds, n);
 	if (wg_has_sec(T) && T <= WG_SHORT_TIMEOUT && wg_resolve_spin(c))
 		return;
+	for (size_t i = 0; i < n; i++)
+		others |= fds[i].fd >= 0 && wg_fd(b, c->proc, fds[i].fd) &&
+			  !own_wakeup(c, wg_fd(b, c->proc, fds[i].fd));
 	if (wg_still(b, c->p, c->t) == STILL_NO && !wg_has_sec(T))
 		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN,
 			   "it handles events");
@@ -755,7 +1068,11 @@ void wg_resolve_poll(struct wg_ctx *c)
 		int16_t ev = fds[i].events;
 		bool ok = false;
 
-		if (fds[i].fd < 0)
+		if (fds[i].fd < 0 || (others && own_wakeup(c, x)))
+			continue;
+		/* Always ready: nobody would sleep on it, so it is not what is waited for. */
+		if (x && (x->kind == WG_FILE_REG ||
+			  (x->kind == WG_FILE_CHAR && x->path && !strcmp(x->path, "/dev/null"))))
 			continue;
 		if (ev & (POLLIN | POLLPRI | POLLRDHUP) || !(ev & POLLOUT))
 			ok |= fd_targets(c, x, false, loop, n == 1);
@@ -784,6 +1101,10 @@ void wg_resolve_poll(struct wg_ctx *c)
 				   "what it polls for could not be read");
 			b->n.v[c->node].end.missing = "the descriptors that are polled";
 		}
+	}
+	if (wg_has_sec(asked) && asked >= WG_PATIENCE && !b->n.v[c->node].has_end && known) {
+		one_wait(c, asked);
+		return;
 	}
 	/* An event loop sleeps until its next timer, however far that is. */
 	if (w->op == WG_OP_EPOLL && wg_has_sec(T) && T > WG_SHORT_TIMEOUT &&

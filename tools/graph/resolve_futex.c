@@ -275,7 +275,8 @@ bool wg_futex_owned(struct wg_ctx *c)
 		}
 	}
 	/* robust: the owner's number stands in the word itself; a future's word has no number */
-	if ((fx->val & 0x80000000u) && (fx->val & OWNER_MASK) && (w[0] & OWNER_MASK)) {
+	if ((fx->val & 0x80000000u) && (fx->val & OWNER_MASK) && (w[0] & OWNER_MASK) &&
+	    fx->is_shared && (w[0] & OWNER_MASK) < MAX_TID && (fx->nwords < 5 || (w[4] & 0x10))) {
 		owned(c, "robust mutex", (int32_t)(w[0] & OWNER_MASK), WG_CERTAIN,
 		      w[0] & OWNER_DIED, "the lock word");
 		return true;
@@ -462,13 +463,23 @@ static bool pool_in_parent(struct wg_ctx *c)
 	return false;
 }
 
+/*
+ * Java's monitors are waited for in slices of at most a second (the thread looks again in case
+ * a wake-up was lost): that is no poll by design but a lock like any other.
+ */
+static bool sliced_lock(const struct wg_thread *t)
+{
+	return wg_has_symbol_prefix(t, "ObjectMonitor::EnterI") ||
+	       wg_has_symbol_prefix(t, "ObjectMonitor::ReenterI");
+}
+
 void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 {
 	struct wg_b *b = c->b;
 	const struct wg_process *p = c->p;
 	const struct wg_thread *t = c->t;
 	struct wg_inode *n = &b->n.v[c->node];
-	double T = wg_timeout(t);
+	double T = sliced_lock(t) ? WG_NO_SEC : wg_timeout(t);
 	bool shared = t->wait.op == WG_OP_FUTEX && wg_shared_word(&t->wait.futex);
 	bool is_lock = strstr(what, "lock") || !strcmp(what, "semaphore");
 	struct wg_iedge *e;
@@ -493,7 +504,7 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 		}
 		return;
 	}
-	if (wg_still(b, p, t) == STILL_NO) {
+	if (wg_still(b, p, t) == STILL_NO && !sliced_lock(t)) {
 		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN,
 			   "it was woken between the two looks");
 		return;

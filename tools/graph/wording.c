@@ -147,7 +147,7 @@ static const char *preposition(const struct wg_inode *n)
 	};
 
 	if (n->polls_cpu)
-		return " ";
+		return !strcmp(n->wkind, "poll") ? " on " : " ";
 	for (size_t i = 0; i < sizeof(by_kind) / sizeof(by_kind[0]); i++)
 		if (!strcmp(n->wkind, by_kind[i][0]))
 			return by_kind[i][1];
