@@ -209,6 +209,7 @@ struct wg_thread *wg_add_thread(struct wg_facts *f, struct wg_process *p)
 	t->pid = p->pid;
 	t->cpu_s = t->cpu_share = t->user_share = t->sys_share = WG_NO_SEC;
 	t->last_ran_s = t->start_age_s = t->waker_age_s = WG_NO_SEC;
+	t->polled_for_s = WG_NO_SEC;
 	t->switches = t->waker_count = t->repeat_fd = WG_NO_INT;
 	t->repeat_errno = t->repeat_exists = WG_NO_INT;
 	t->repeat_file_age_s = WG_NO_SEC;

@@ -209,6 +209,20 @@ struct wg_wait {
 	bool fs_daemon_gone;	  /* FUSE: whoever served it has ended; its descriptor lives on elsewhere */
 };
 
+/* One round of a running thread's loop, run over a copy of its registers and memory. */
+enum wg_round {
+	WG_ROUND_UNKNOWN, /* not sampled, or not to be followed */
+	WG_ROUND_SAME,	  /* it leaves registers and memory as they were, and every sample lay on it */
+	WG_ROUND_CHANGES, /* it never came back to where it had been */
+};
+struct wg_polled { /* a word that such a round reads and does not write before */
+	uint64_t addr, value; /* as first read */
+	uint32_t size;	      /* bytes */
+	bool stack;	      /* on the thread's own stack */
+	uint64_t map_dev, map_ino, map_off; /* shared memory: its identity; map_ino 0: private */
+	const char *map_path; /* "/dev/shm/x", "[heap]", module path; NULL anonymous */
+};
+
 struct wg_thread {
 	int32_t pid, tid; /* as the asker's namespace sees them */
 	int32_t ns_tid;	  /* as the process sees itself; 0 unknown */
@@ -266,6 +280,14 @@ struct wg_thread {
 	 * it idle by design with certainty.
 	 */
 	bool between_unseen;
+	/* What a round of its loop does (collect/loop.c); SAME: what it reads, others' words first. */
+	enum wg_round round;
+	uint32_t round_insns;	/* instructions of one; 0 unknown */
+	bool round_clock;	/* it asks for the time, which stood still while it was run */
+	bool round_fixed_reads; /* CHANGES: round after round it reads the same words of others */
+	bool polled_changed;	/* one of the words was written while we looked */
+	double polled_for_s;	/* how long they were watched; WG_NO_SEC */
+	WG_VEC(struct wg_polled) polled;
 };
 
 /* ---- files -------------------------------------------------------------- */

@@ -154,6 +154,20 @@ static const struct wg_field wait_f[] = {
 };
 static DESC(wait_d, wg_wait, wait_f);
 
+static const char *const round_names[] = { "unknown", "same", "changes", NULL };
+
+static const struct wg_field polled_f[] = {
+	FIELD(wg_polled, "address", addr, HEX, NONE),
+	FIELD(wg_polled, "value", value, HEX, NONE),
+	FIELD(wg_polled, "size", size, U32, NONE),
+	FIELD(wg_polled, "stack", stack, BOOL, ZERO),
+	FIELD(wg_polled, "map_dev", map_dev, HEX, ZERO),
+	FIELD(wg_polled, "map_ino", map_ino, U64, ZERO),
+	FIELD(wg_polled, "map_off", map_off, HEX, ZERO),
+	FIELD(wg_polled, "map_path", map_path, STR, ZERO),
+};
+static DESC(polled_d, wg_polled, polled_f);
+
 static const struct wg_field thread_f[] = {
 	SKIP(wg_thread, pid), /* the process' */
 	FIELD(wg_thread, "tid", tid, I32, NONE),
@@ -202,6 +216,13 @@ static const struct wg_field thread_f[] = {
 	SKIP(wg_thread, code_len), /* with code */
 	FIELD(wg_thread, "code_at", code_at, HEX, ZERO),
 	FIELD(wg_thread, "between_unseen", between_unseen, BOOL, ZERO),
+	ENUM(wg_thread, "round", round, round_names, ZERO),
+	FIELD(wg_thread, "round_insns", round_insns, U32, ZERO),
+	FIELD(wg_thread, "round_clock", round_clock, BOOL, ZERO),
+	FIELD(wg_thread, "round_fixed_reads", round_fixed_reads, BOOL, ZERO),
+	FIELD(wg_thread, "polled_changed", polled_changed, BOOL, ZERO),
+	FIELD(wg_thread, "polled_for_s", polled_for_s, SEC, NO),
+	SUB(wg_thread, "polled", polled, VEC, polled_d),
 };
 DESC(wg_desc_thread, wg_thread, thread_f);
 
@@ -596,7 +617,7 @@ DESC(wg_desc_facts, wg_facts, facts_f);
 
 const struct wg_desc *const wg_all_descs[] = {
 	&wg_desc_missing, &frame_d, &pyframe_d, &arg_d, &wg_desc_call, &futex_d, &pollfd_d, &wait_d,
-	&wg_desc_thread, &wg_desc_file, &wg_desc_file_lock, &gpu_process_d, &failure_d,
+	&polled_d, &wg_desc_thread, &wg_desc_file, &wg_desc_file_lock, &gpu_process_d, &failure_d,
 	&wg_desc_device, &gpu_item_d, &wg_desc_stream, &wg_desc_collective, &wg_desc_comm,
 	&wg_desc_peer, &pylock_d, &python_d, &cgroup_d, &env_d, &end_d, &wg_desc_process,
 	&wg_desc_facts, NULL

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -295,4 +296,48 @@ int wg_bulk_numbers(struct wg_bulk *b, int dirfd, const char *name, int kind,
 out:
 	close(fd);
 	return err ? err : count;
+}
+
+static char state_in(int dir, const char *name)
+{
+	char text[512];
+	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	const char *end;
+
+	if (fd >= 0)
+		close(fd);
+	if (n <= 0)
+		return 0;
+	text[n] = 0;
+	end = strrchr(text, ')'); /* the name before it may hold anything */
+	return end && end[1] == ' ' ? end[2] : 0;
+}
+
+int wg_living_dir(int piddir)
+{
+	char buf[4096] __attribute__((aligned(8))), name[300];
+	int fd, found = -1;
+	long n;
+
+	if (state_in(piddir, "stat") != 'Z')
+		return -1;
+	fd = openat(piddir, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	while (fd >= 0 && found < 0 && (n = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0) {
+		for (long at = 0; at < n && found < 0;) {
+			struct dirent64 *d = (struct dirent64 *)(buf + at);
+			char state;
+
+			at += d->d_reclen;
+			if (d->d_name[0] < '0' || d->d_name[0] > '9')
+				continue;
+			snprintf(name, sizeof(name), "%s/stat", d->d_name);
+			state = state_in(fd, name);
+			if (state && state != 'Z' && state != 'X')
+				found = openat(fd, d->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		}
+	}
+	if (fd >= 0)
+		close(fd);
+	return found;
 }

@@ -49,4 +49,11 @@ const char *wg_bulk_last(const struct wg_bulk *b);
 int wg_bulk_numbers(struct wg_bulk *b, int dirfd, const char *name, int kind,
 		    void (*each)(struct wg_bulk *b, int number, void *arg), void *arg);
 
+/*
+ * When the leader of the process with this directory has ended and other threads go on: the
+ * directory of one of those, which shows the descriptors and mappings that its own no longer does.
+ * Else -1. To be closed.
+ */
+int wg_living_dir(int piddir);
+
 #endif

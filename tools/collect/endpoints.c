@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "bulk.h"
@@ -239,6 +240,15 @@ static void hold_fd(struct wg_bulk *b, int fd, void *arg)
 		wg_bulk_put(b, R_HOLD, s->pid, 0, &h, sizeof(h));
 }
 
+/* Nothing in this directory of descriptors: nearly always that of a process whose leader has ended. */
+static bool no_names(int fddir)
+{
+	char buf[512] __attribute__((aligned(8)));
+	long n = syscall(SYS_getdents64, fddir, buf, sizeof(buf));
+
+	return n >= 0 && n <= 48; /* "." and ".." */
+}
+
 static void scan_fds(struct wg_bulk *b)
 {
 	struct scan_arg *a = wg_bulk_arg(b);
@@ -254,6 +264,17 @@ static void scan_fds(struct wg_bulk *b)
 			continue;
 		}
 		s.fddir = openat(s.piddir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (s.fddir < 0 || no_names(s.fddir)) {
+			int living = wg_living_dir(s.piddir);
+
+			if (living >= 0) {
+				if (s.fddir >= 0)
+					close(s.fddir);
+				close(s.piddir);
+				s.piddir = living;
+				s.fddir = openat(living, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+			}
+		}
 		if (s.fddir >= 0) {
 			int rc = wg_bulk_numbers(b, s.piddir, "fd", -1, hold_fd, &s);
 
@@ -295,7 +316,8 @@ static struct wg_bulk *list_job(struct wg_facts *f, size_t room, int64_t uid)
 	for (size_t i = 0; i < c->host.procs.n; i++) {
 		const struct wg_hostproc *h = &c->host.procs.v[i];
 
-		if (!h->kthread && h->state != 'Z' && h->state != 'X' && (uid < 0 || h->uid == uid))
+		/* A leader that has ended, with threads that go on, is no dead process. */
+		if (!h->kthread && (h->state != 'Z' || h->nthreads > 1) && h->state != 'X' && (uid < 0 || h->uid == uid))
 			a->pid[a->n++] = h->pid;
 	}
 	return b;
@@ -414,6 +436,12 @@ static bool shared_mapping(const char *line, struct mapping *m)
 	return m->ino != 0;
 }
 
+static const char *pid_name(int32_t pid, char *buf)
+{
+	sprintf(buf, "%d", pid);
+	return buf;
+}
+
 static void scan_maps(struct wg_bulk *b)
 {
 	enum { LAST = 16 }; /* one object is often mapped in pieces */
@@ -434,6 +462,23 @@ static void scan_maps(struct wg_bulk *b)
 			if (errno == EACCES || errno == EPERM)
 				wg_bulk_put(b, R_DENIED, a->pid[i], 0, NULL, 0);
 			continue;
+		}
+		k = read(fd, buf, 1);
+		if (!k) { /* no memory: an ended leader shows none */
+			int dir = openat(a->procfd, pid_name(a->pid[i], name), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+			int living = dir >= 0 ? wg_living_dir(dir) : -1;
+
+			if (dir >= 0)
+				close(dir);
+			if (living >= 0) {
+				close(fd);
+				fd = openat(living, "maps", O_RDONLY | O_CLOEXEC);
+				close(living);
+				if (fd < 0)
+					continue;
+			}
+		} else if (k > 0) {
+			n = (size_t)k;
 		}
 		/* By pieces: some processes have megabytes of them. */
 		while ((k = read(fd, buf + n, cap - 1 - n)) > 0) {
@@ -880,12 +925,25 @@ static void want_file_system(struct wg_facts *f, struct wg_process *p, struct wg
 		want(f, p, w->fs_daemon_pid, -1, true);
 }
 
+/* Everybody who has this memory mapped. */
+static void want_mappers(struct wg_facts *f, struct wg_process *p, struct wg_wait *w, uint64_t dev,
+			 uint64_t ino, want_fn *want)
+{
+	int32_t pids[64];
+	size_t n = wg_host_mappers(f, dev, ino, pids, sizeof(pids) / sizeof(pids[0]));
+
+	w->sharers.n = 0;
+	w->sharers_known = wg_pctx(f)->host.maps_complete && n < sizeof(pids) / sizeof(pids[0]);
+	for (size_t i = 0; i < n; i++)
+		if (pids[i] != p->pid) {
+			*wg_push(f->arena, &w->sharers) = pids[i];
+			want(f, p, pids[i], -1, true);
+		}
+}
+
 static void want_sharers(struct wg_facts *f, struct wg_process *p, struct wg_wait *w,
 			 const struct wg_wait **last, want_fn *want)
 {
-	int32_t pids[64];
-	size_t n;
-
 	w->sharers.n = 0;
 	w->sharers_known = false;
 	if (!w->futex.is_shared || !w->futex.map_ino)
@@ -899,13 +957,7 @@ static void want_sharers(struct wg_facts *f, struct wg_process *p, struct wg_wai
 		return;
 	}
 	*last = w;
-	n = wg_host_mappers(f, w->futex.map_dev, w->futex.map_ino, pids, sizeof(pids) / sizeof(pids[0]));
-	w->sharers_known = wg_pctx(f)->host.maps_complete && n < sizeof(pids) / sizeof(pids[0]);
-	for (size_t i = 0; i < n; i++)
-		if (pids[i] != p->pid) {
-			*wg_push(f->arena, &w->sharers) = pids[i];
-			want(f, p, pids[i], -1, true);
-		}
+	want_mappers(f, p, w, w->futex.map_dev, w->futex.map_ino, want);
 }
 
 static void want_wait(struct wg_facts *f, struct wg_process *p, struct wg_thread *t,
@@ -963,6 +1015,11 @@ static void want_wait(struct wg_facts *f, struct wg_process *p, struct wg_thread
 			want_locks(f, p, t->repeat_dev, t->repeat_ino,
 				   wg_key_of_link(t->repeat_path), want);
 	}
+	for (size_t i = 0; i < t->polled.n; i++)
+		if (t->polled.v[i].map_ino) {
+			want_mappers(f, p, w, t->polled.v[i].map_dev, t->polled.v[i].map_ino, want);
+			break;
+		}
 	if (t->repeat_path && t->repeat_path[0] == '/')
 		want_key(f, p, wg_key_of_link(t->repeat_path), false, want);
 }

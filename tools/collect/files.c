@@ -160,22 +160,46 @@ static void read_fd(struct wg_bulk *b, int fd, void *arg)
 		wg_bulk_file(b, a->infodir, name, R_INFO, fd, 1 << 20);
 }
 
-void wg_files_read(struct wg_bulk *b, int dirfd)
+static int read_fds(struct wg_bulk *b, int dirfd, bool last)
 {
 	struct fd_reader a = { .count = 0 };
 	int rc;
 
 	a.fddir = openat(dirfd, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (a.fddir < 0) {
-		wg_bulk_put(b, R_COUNT, 0, -errno, NULL, 0);
-		return;
+		rc = -errno;
+		if (last)
+			wg_bulk_put(b, R_COUNT, 0, rc, NULL, 0);
+		return rc;
 	}
 	a.infodir = openat(dirfd, "fdinfo", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	rc = wg_bulk_numbers(b, dirfd, "fd", -1, read_fd, &a);
-	wg_bulk_put(b, R_COUNT, a.count, rc < 0 ? rc : 0, NULL, 0);
+	if (last || a.count)
+		wg_bulk_put(b, R_COUNT, a.count, rc < 0 ? rc : 0, NULL, 0);
 	close(a.fddir);
 	if (a.infodir >= 0)
 		close(a.infodir);
+	return a.count;
+}
+
+void wg_files_read(struct wg_bulk *b, int dirfd)
+{
+	int living;
+
+	if (read_fds(b, dirfd, false) > 0)
+		return;
+	living = wg_living_dir(dirfd);
+	read_fds(b, living >= 0 ? living : dirfd, true);
+	if (living >= 0)
+		close(living);
+}
+
+/* Where its descriptors are shown: k->dirfd, or a directory of a thread's, to be closed. */
+static int files_dir(const struct wg_pproc *k)
+{
+	int living = k->got_stat && k->stat.state == 'Z' ? wg_living_dir(k->dirfd) : -1;
+
+	return living >= 0 ? living : k->dirfd;
 }
 
 static void read_files(struct wg_bulk *b)
@@ -461,8 +485,10 @@ static void stat_files(struct wg_facts *f, struct wg_process *p, size_t from, bo
 	struct wg_pctx *c = wg_pctx(f);
 	struct wg_pproc *k = wg_pproc(f, p);
 	bool *done = calloc(p->files.n + 1, sizeof(*done));
-	int fddir = openat(k->dirfd, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int dir = files_dir(k), fddir = openat(dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
+	if (dir != k->dirfd)
+		close(dir);
 	for (size_t i = from; done && fddir >= 0 && i < p->files.n; i++) {
 		struct wg_file *x = &p->files.v[i];
 
@@ -838,20 +864,26 @@ struct wg_file *wg_files_add_end(struct wg_facts *f, struct wg_process *p, int32
 	struct wg_file *x = wg_find_file(p, fd);
 	char name[32], text[4096];
 	ssize_t n;
-	int in;
+	int in, dir;
 
 	if (x || k->files_done || k->dirfd < 0)
 		return x;
+	dir = files_dir(k);
 	snprintf(name, sizeof(name), "fd/%d", fd);
-	n = readlinkat(k->dirfd, name, text, sizeof(text) - 1);
-	if (n <= 0)
+	n = readlinkat(dir, name, text, sizeof(text) - 1);
+	if (n <= 0) {
+		if (dir != k->dirfd)
+			close(dir);
 		return NULL;
+	}
 	text[n] = 0;
 	x = wg_add_file(f, p);
 	x->fd = fd;
 	take_link(f, x, text, (size_t)n);
 	snprintf(name, sizeof(name), "fdinfo/%d", fd);
-	in = x->kind == WG_FILE_EPOLL ? -1 : openat(k->dirfd, name, O_RDONLY | O_CLOEXEC);
+	in = x->kind == WG_FILE_EPOLL ? -1 : openat(dir, name, O_RDONLY | O_CLOEXEC);
+	if (dir != k->dirfd)
+		close(dir);
 	n = in >= 0 ? read(in, text, sizeof(text) - 1) : -1;
 	if (in >= 0)
 		close(in);
@@ -870,13 +902,17 @@ const char *wg_file_link(struct wg_facts *f, struct wg_process *p, int64_t fd)
 	struct wg_file *x = wg_find_file(p, fd);
 	char name[32], link[4096];
 	ssize_t n;
+	int dir;
 
 	if (x)
 		return x->path;
 	if (k->dirfd < 0 || fd < 0)
 		return NULL;
 	snprintf(name, sizeof(name), "fd/%d", (int)fd);
-	n = readlinkat(k->dirfd, name, link, sizeof(link));
+	dir = files_dir(k);
+	n = readlinkat(dir, name, link, sizeof(link));
+	if (dir != k->dirfd)
+		close(dir);
 	return n > 0 && link[0] == '/' ? wg_strn(f->arena, link, (size_t)n) : NULL;
 }
 

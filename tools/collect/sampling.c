@@ -36,6 +36,7 @@
 #include <unistd.h>
 
 #include "bulk.h"
+#include "loop.h"
 
 #ifndef SYS_fsopen
 #define SYS_fsopen 430
@@ -48,6 +49,8 @@
 #define MAX_PCS 96
 #define RING_PAGES 8
 #define CLOCK_PERIOD_NS 1000000
+#define LOOP_BUDGET 60000 /* instructions that are run to see whether a loop comes round */
+#define LOOP_TRIES 4	  /* samples from which that is tried */
 
 struct ring {
 	int fd;
@@ -72,9 +75,14 @@ struct watched {
 	struct call calls[MAX_CALLS];
 	int ncalls;
 	uint64_t pcs[MAX_PCS];
-	int npcs;
+	struct wg_loop_regs at[MAX_PCS]; /* of the same samples: the first half and the latest */
+	int npcs, later;
 	struct wg_regs regs; /* of the latest clock sample */
 	bool has_regs;
+	struct wg_loop *loop; /* what a round of it does; NULL not tried */
+	int tries, tried_at;
+	double loop_since;    /* when its words were first read */
+	bool word_changed;
 };
 
 struct wg_sampling {
@@ -89,12 +97,10 @@ struct wg_sampling {
 
 /* The user's registers that we ask for, in the kernel's numbering, and where they land. */
 #if defined(__x86_64__)
-/* AX BX DX SI DI BP SP IP (0,1,3..8) R8 R9 R10 R12 R13 R14 R15 (16,17,18,20..23) */
-#define REGS_MASK (1ull | 1ull << 1 | 1ull << 3 | 1ull << 4 | 1ull << 5 | 1ull << 6 | 1ull << 7 | \
-		   1ull << 8 | 1ull << 16 | 1ull << 17 | 1ull << 18 | 1ull << 20 | 1ull << 21 |     \
-		   1ull << 22 | 1ull << 23)
-enum { Q_AX, Q_BX, Q_DX, Q_SI, Q_DI, Q_BP, Q_SP, Q_IP, Q_R8, Q_R9, Q_R10, Q_R12, Q_R13, Q_R14,
-       Q_R15, NREGS };
+/* AX BX CX DX SI DI BP SP IP FLAGS (0..9), R8 .. R15 (16..23): all that a user has but vectors */
+#define REGS_MASK 0xff03ffull
+enum { Q_AX, Q_BX, Q_CX, Q_DX, Q_SI, Q_DI, Q_BP, Q_SP, Q_IP, Q_FLAGS, Q_R8, Q_R9, Q_R10, Q_R11,
+       Q_R12, Q_R13, Q_R14, Q_R15, NREGS };
 #define HAVE_SAMPLING 1
 #else
 #define HAVE_SAMPLING 0
@@ -262,8 +268,17 @@ static void take_sample(struct wg_sampling *s, struct watched *w, const struct r
 		return;
 	memcpy(q, p + 8, sizeof(q));
 	if (r->kind == CLOCK) {
-		if (w->npcs < MAX_PCS)
-			w->pcs[w->npcs++] = q[Q_IP];
+		static const uint8_t order[16] = { Q_AX, Q_CX, Q_DX, Q_BX, Q_SP, Q_BP, Q_SI, Q_DI,
+						   Q_R8, Q_R9, Q_R10, Q_R11, Q_R12, Q_R13, Q_R14,
+						   Q_R15 };
+		int slot = w->npcs < MAX_PCS ? w->npcs++
+					     : MAX_PCS / 2 + w->later++ % (MAX_PCS / 2);
+
+		w->pcs[slot] = q[Q_IP];
+		for (int i = 0; i < 16; i++)
+			w->at[slot].r[i] = q[order[i]];
+		w->at[slot].ip = q[Q_IP];
+		w->at[slot].flags = q[Q_FLAGS];
 		w->regs = (struct wg_regs){ .tid = w->tid, .full = true, .approximate = true,
 					    .ip = q[Q_IP], .sp = q[Q_SP], .bp = q[Q_BP],
 					    .bx = q[Q_BX], .r12 = q[Q_R12], .r13 = q[Q_R13],
@@ -296,6 +311,48 @@ static void drain(struct wg_sampling *s, struct watched *w, struct ring *r)
 	__atomic_store_n(&page->data_tail, head, __ATOMIC_RELEASE);
 }
 
+/* Its words now: does somebody write what it reads? */
+static void watch_words(struct watched *w, struct wg_mem *m)
+{
+	for (int i = 0; i < w->loop->nwords; i++) {
+		const struct wg_loop_word *x = &w->loop->words[i];
+		uint64_t v = 0;
+
+		if (!wg_mem_read(m, x->addr, &v, x->size) && v != x->value)
+			w->word_changed = true;
+	}
+}
+
+/* A round of its loop, from one of the samples: the latest that was not tried. */
+static void try_loop(struct wg_sampling *s, struct watched *w)
+{
+	struct wg_mem *m = wg_pproc(s->f, w->p)->mem;
+	const struct wg_thread *t = wg_find_thread(w->p, w->tid);
+	struct wg_loop_regs from;
+
+	if (!m || !t || w->npcs <= w->tried_at)
+		return;
+	if (w->loop && (w->loop->kind == WG_ROUND_SAME || w->loop->fixed_reads)) {
+		watch_words(w, m);
+		return;
+	}
+	if (w->tries == LOOP_TRIES)
+		return;
+	if (!w->loop)
+		w->loop = calloc(1, sizeof(*w->loop));
+	if (!w->loop)
+		return;
+	w->tries++;
+	from = w->at[w->npcs - 1];
+	w->tried_at = w->npcs < MAX_PCS ? w->npcs : 0;
+	from.fsbase = t->fsbase;
+	for (size_t i = 0; i < wg_pproc(s->f, w->p)->nregs && !from.fsbase; i++)
+		if (wg_pproc(s->f, w->p)->regs[i].tid == w->tid)
+			from.fsbase = wg_pproc(s->f, w->p)->regs[i].fsbase;
+	wg_loop_run(m, &from, LOOP_BUDGET, w->loop);
+	w->loop_since = wg_mono();
+}
+
 void wg_sampling_drain(struct wg_sampling *s)
 {
 	for (size_t i = 0; s && i < s->n; i++) /* what arguments point to is what is there now */
@@ -304,6 +361,9 @@ void wg_sampling_drain(struct wg_sampling *s)
 	for (size_t i = 0; s && i < s->n; i++)
 		for (int k = 0; k < s->w[i]->nrings; k++)
 			drain(s, s->w[i], &s->w[i]->rings[k]);
+	for (size_t i = 0; s && i < s->n; i++)
+		if (s->w[i]->npcs)
+			try_loop(s, s->w[i]);
 }
 
 /* ---- starting ------------------------------------------------------------------------------------- */
@@ -592,7 +652,7 @@ static void take_pcs(struct wg_facts *f, struct watched *w, struct wg_thread *t,
 	uint64_t lo = UINT64_MAX, hi = 0;
 	int n = 0;
 
-	if (w->npcs < 3)
+	if (!w->npcs)
 		return;
 	for (int i = 0; i < w->npcs; i++) {
 		lo = w->pcs[i] < lo ? w->pcs[i] : lo;
@@ -627,6 +687,63 @@ static void take_pcs(struct wg_facts *f, struct watched *w, struct wg_thread *t,
 			t->code_len = len;
 		}
 		free(code);
+	}
+}
+
+/* All that was sampled lies on the round that was run: it has gone round since the first sample. */
+static bool on_the_round(const struct watched *w)
+{
+	int on = 0;
+
+	for (int i = 0; i < w->npcs; i++)
+		on += w->loop->all_states ? wg_loop_has(w->loop, &w->at[i])
+					  : w->at[i].ip >= w->loop->lo && w->at[i].ip <= w->loop->hi;
+	return on * 10 >= w->npcs * 9;
+}
+
+static void take_loop(struct wg_facts *f, struct watched *w, struct wg_thread *t, struct wg_mem *m)
+{
+	const struct wg_loop *l = w->loop;
+
+	if (!l)
+		return;
+	if (l->kind == WG_ROUND_UNKNOWN || (l->kind == WG_ROUND_SAME && !on_the_round(w)))
+		return;
+	if (wg_has_int(l->call)) { /* what it does if the call answers "not yet" each time: no proof */
+		struct wg_pt_syscall k = { .nr = l->call };
+
+		if (l->kind != WG_ROUND_SAME || t->repeat_syscall)
+			return;
+		memcpy(k.args, l->call_args, sizeof(k.args));
+		t->repeat_syscall = wg_syscall_name(l->call);
+		t->repeat_fd = wg_wait_fd(l->call, l->call_args);
+		t->repeat_path = wg_wait_path(f, w->p, &k, m);
+		return;
+	}
+	t->round = l->kind;
+	t->round_insns = l->insns;
+	t->round_clock = l->clock;
+	t->round_fixed_reads = l->fixed_reads;
+	if (l->kind == WG_ROUND_CHANGES && !l->fixed_reads)
+		return;
+	watch_words(w, m);
+	t->polled_changed = w->word_changed;
+	t->polled_for_s = wg_mono() - w->loop_since;
+	for (int i = 0; i < l->nwords; i++) {
+		struct wg_polled *x = wg_push(f->arena, &t->polled);
+		const struct wg_map *map = wg_mem_map_at(m, l->words[i].addr);
+
+		x->addr = l->words[i].addr;
+		x->value = l->words[i].value;
+		x->size = l->words[i].size;
+		x->stack = l->words[i].stack;
+		if (map && map->shared) {
+			x->map_dev = map->dev;
+			x->map_ino = map->ino;
+			x->map_off = x->addr - map->lo + map->off;
+		}
+		if (map && map->path)
+			x->map_path = wg_str(f->arena, map->path);
 	}
 }
 
@@ -716,8 +833,10 @@ void wg_sampling_finish(struct wg_sampling *s)
 				if (x)
 					x->calls_seen = true;
 			}
-			if (m && t->state == 'R')
+			if (m && t->state == 'R') {
 				take_pcs(s->f, w, t, m);
+				take_loop(s->f, w, t, m);
+			}
 			look_at_file(s->f, w->p, t);
 			/* The name of a file that was locked just now: not there, so misread. */
 			if (t->repeat_syscall && t->repeat_exists == 0 &&
@@ -725,6 +844,7 @@ void wg_sampling_finish(struct wg_sampling *s)
 			     !strcmp(t->repeat_syscall, "flock")))
 				t->repeat_path = NULL;
 		}
+		free(w->loop);
 		free(w);
 	}
 	for (size_t i = 0; i < s->f->procs.n; i++) {
@@ -750,6 +870,48 @@ struct wg_sampling *wg_sampling_start(struct wg_facts *f)
 	(void)f;
 	return NULL;
 }
+/* Its words now: does somebody write what it reads? */
+static void watch_words(struct watched *w, struct wg_mem *m)
+{
+	for (int i = 0; i < w->loop->nwords; i++) {
+		const struct wg_loop_word *x = &w->loop->words[i];
+		uint64_t v = 0;
+
+		if (!wg_mem_read(m, x->addr, &v, x->size) && v != x->value)
+			w->word_changed = true;
+	}
+}
+
+/* A round of its loop, from one of the samples: the latest that was not tried. */
+static void try_loop(struct wg_sampling *s, struct watched *w)
+{
+	struct wg_mem *m = wg_pproc(s->f, w->p)->mem;
+	const struct wg_thread *t = wg_find_thread(w->p, w->tid);
+	struct wg_loop_regs from;
+
+	if (!m || !t || w->npcs <= w->tried_at)
+		return;
+	if (w->loop && (w->loop->kind == WG_ROUND_SAME || w->loop->fixed_reads)) {
+		watch_words(w, m);
+		return;
+	}
+	if (w->tries == LOOP_TRIES)
+		return;
+	if (!w->loop)
+		w->loop = calloc(1, sizeof(*w->loop));
+	if (!w->loop)
+		return;
+	w->tries++;
+	from = w->at[w->npcs - 1];
+	w->tried_at = w->npcs < MAX_PCS ? w->npcs : 0;
+	from.fsbase = t->fsbase;
+	for (size_t i = 0; i < wg_pproc(s->f, w->p)->nregs && !from.fsbase; i++)
+		if (wg_pproc(s->f, w->p)->regs[i].tid == w->tid)
+			from.fsbase = wg_pproc(s->f, w->p)->regs[i].fsbase;
+	wg_loop_run(m, &from, LOOP_BUDGET, w->loop);
+	w->loop_since = wg_mono();
+}
+
 void wg_sampling_drain(struct wg_sampling *s)
 {
 	(void)s;

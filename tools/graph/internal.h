@@ -324,6 +324,7 @@ void wg_resolve_ipc(struct wg_ctx *c);
 bool wg_kin_targets(struct wg_ctx *c, uint32_t from);
 uint32_t wg_fuse_server(struct wg_ctx *c, int32_t proc, bool *sure); /* resolve_fuse.c */
 bool wg_sharer_targets(struct wg_ctx *c, uint32_t lock); /* resolve_share.c */
+bool wg_polled_targets(struct wg_ctx *c, uint32_t from);
 bool wg_sysv_targets(struct wg_ctx *c, uint32_t node);
 void wg_resolve_file_lock(struct wg_ctx *c);
 bool wg_resolve_storage(struct wg_ctx *c);

@@ -93,9 +93,31 @@ static bool resolve_stopped(struct wg_ctx *c)
 	return true;
 }
 
+/*
+ * Burning CPU is work or polling. What was seen of it decides; else what was not seen is named:
+ * the fact that would be needed. NULL: it works.
+ */
+static const char *work_or_poll(const struct wg_thread *t)
+{
+	uint64_t lo, hi;
+
+	if (t->round == WG_ROUND_SAME && t->round_clock)
+		return "whether it computes, or passes the time until a moment that it waits for";
+	if (t->round_fixed_reads && !t->polled_changed)
+		return "whether it computes, or polls words that never change and counts its rounds";
+	if (t->round != WG_ROUND_UNKNOWN || t->python_stack.n)
+		return NULL;
+	if (!t->sample_pc[0])
+		return "whether it computes or polls: where it runs could not be looked at";
+	if (wg_loop_kind(t, &lo, &hi) == LOOP_COMPUTES && hi - lo <= 256)
+		return NULL;
+	return "whether it computes or polls: what one round of it does could not be followed";
+}
+
 static void resolve_running(struct wg_ctx *c)
 {
 	struct wg_inode *n = &c->b->n.v[c->node];
+	const char *doubt = work_or_poll(c->t);
 
 	n->wkind = NULL;
 	if (wg_resolve_spin(c) || wg_resolve_limits(c))
@@ -116,11 +138,13 @@ static void resolve_running(struct wg_ctx *c)
 		return;
 	}
 	n->wdoes = "computes";
-	end_here(c, CL_BUSY_CPU, FATE_MOVING,
-		 wg_has_sec(c->t->cpu_share)
-			 ? wg_say(c->b, "it used %.0f %% of a processor between the two looks",
-				  c->t->cpu_share * 100)
-			 : NULL);
+	wg_set_end(c->b, c->node, CL_BUSY_CPU, FATE_MOVING,
+		   doubt ? WG_LIKELY : WG_CERTAIN,
+		   wg_has_sec(c->t->cpu_share)
+			   ? wg_say(c->b, "it used %.0f %% of a processor between the two looks",
+				    c->t->cpu_share * 100)
+			   : NULL);
+	c->b->n.v[c->node].end.missing = doubt;
 }
 
 /* Waits of which neither the state nor the time says that anything is wrong. */

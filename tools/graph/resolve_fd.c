@@ -201,6 +201,31 @@ static const char *lives_on(struct wg_ctx *c, uint32_t first)
 		    : wg_say(b, "its end lives on in %s", who);
 }
 
+/* Ended by a signal, for want of memory, or with an error: not after its work was done. */
+static bool fell(const struct wg_process *p)
+{
+	return p->end.known && (p->end.oom_killed || p->end.signal || p->end.status);
+}
+
+/* All that still hold the end are children of the waiter that run what the ended one ran. */
+static bool all_like(struct wg_ctx *c, uint32_t first, const struct wg_process *gone)
+{
+	const struct wg_b *b = c->b;
+	uint32_t n = 0;
+
+	for (uint32_t h = first; h && h != WG_NONE; h = b->holders.v[h - 1].next) {
+		const struct wg_process *o = b->pi[b->holders.v[h - 1].proc].p;
+
+		if (!can(&o->files.v[b->holders.v[h - 1].file], true))
+			continue;
+		if (o == c->p || o->ppid != c->p->pid || !o->comm || !gone->comm ||
+		    strcmp(o->comm, gone->comm))
+			return false;
+		n++;
+	}
+	return n > 0;
+}
+
 /*
  * The writer died, its descriptor lives on: a child of the waiter that has ended, while those
  * that still hold the end are of the same making (a pool's other workers) or strangers to it.
@@ -231,6 +256,9 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 				continue;
 			alike = o->comm && b->pi[d].p->comm && !strcmp(o->comm, b->pi[d].p->comm);
 		}
+		/* Killed, while a brother that was forked after it keeps the end that it inherited. */
+		if (!alike && fell(b->pi[d].p))
+			alike = all_like(c, first, b->pi[d].p);
 		if (!alike)
 			continue;
 		e = wg_edge(
@@ -254,7 +282,8 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 		for (size_t k = 0; k < c->p->children.n; k++)
 			child |= c->p->children.v[k] == d->pid;
 		if (child ||
-		    (r->others && r->others != r->strangers && !(r->own || r->others >= 2)))
+		    (r->others && r->others != r->strangers && !(r->own || r->others >= 2) &&
+		     !(fell(d) && all_like(c, first, d))))
 			continue;
 		e = wg_edge(b, end, b->pi[i].node, WG_EDGE_WRITTEN_BY, false,
 			    wg_say(b, "a child of the reader that ended; %s", lives_on(c, first)));

@@ -188,9 +188,11 @@ static void owned(struct wg_ctx *c, const char *what, int32_t owner, enum wg_cer
 		wg_say(b, "whether thread %d, the owner of a shared lock, still exists", owner);
 }
 
+/* Type, robust, inheriting, protecting, shared; 0x100 and 0x200: with and without lock elision. A
+ * type that was set to PTHREAD_MUTEX_NORMAL by name has the last, as C11's mutexes do. */
 static bool plausible_kind(uint32_t kind)
 {
-	return (kind & ~0x1ffu) == 0;
+	return (kind & ~0x3ffu) == 0;
 }
 
 static bool in_stdio(const struct wg_thread *t)

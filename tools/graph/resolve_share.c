@@ -30,15 +30,13 @@ static void could_act(struct wg_ctx *c, uint32_t from, int32_t proc, const char 
  * Everybody who has the word's memory mapped, and those of its family that had it until they
  * ended. False: nothing is known, or nobody is there.
  */
-bool wg_sharer_targets(struct wg_ctx *c, uint32_t lock)
+static uint32_t sharers(struct wg_ctx *c, uint32_t lock)
 {
 	const struct wg_wait *w = &c->t->wait;
 	const struct wg_process *p = c->p;
 	struct wg_b *b = c->b;
 	uint32_t n = 0;
 
-	if (w->op != WG_OP_FUTEX || !w->sharers_known)
-		return wg_kin_targets(c, lock);
 	for (size_t i = 0; i < w->sharers.n; i++) {
 		int32_t o = wg_pid_proc(b, b->pi[c->proc].host, w->sharers.v[i]);
 
@@ -58,11 +56,27 @@ bool wg_sharer_targets(struct wg_ctx *c, uint32_t lock)
 		could_act(c, lock, (int32_t)i, "a process of its family that has ended");
 		n++;
 	}
-	if (n)
+	return n;
+}
+
+bool wg_sharer_targets(struct wg_ctx *c, uint32_t lock)
+{
+	const struct wg_wait *w = &c->t->wait;
+	struct wg_b *b = c->b;
+
+	if (w->op != WG_OP_FUTEX || !w->sharers_known)
+		return wg_kin_targets(c, lock);
+	if (sharers(c, lock))
 		return true;
 	wg_set_end(b, lock, CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
 		   "no other process has the memory mapped, and no thread of this one acts");
 	return true;
+}
+
+/* The same for a word of shared memory that is polled. */
+bool wg_polled_targets(struct wg_ctx *c, uint32_t from)
+{
+	return c->t->wait.sharers_known ? sharers(c, from) > 0 : wg_kin_targets(c, from);
 }
 
 static bool same_sem(const struct wg_wait *a, const struct wg_wait *b)

@@ -26,6 +26,7 @@ static void polls(struct wg_ctx *c, enum wg_class cls, enum wg_certainty sure, c
 	struct wg_inode *n = &b->n.v[c->node];
 	struct wg_iedge *e;
 	uint32_t own = b->pi[c->proc].nown;
+	bool known = false, shared = false;
 
 	n->wkind = cls == CL_FILE_LOCK ? "file-lock" : "spin";
 	n->wdoes = "polls";
@@ -36,10 +37,14 @@ static void polls(struct wg_ctx *c, enum wg_class cls, enum wg_certainty sure, c
 	wg_set_end(b, c->node, cls, FATE_STUCK, sure, text);
 	/* A flag in shared memory is set by another process of the job: one that works may yet do
 	 * it. */
-	if (cls == CL_SPIN_WAIT && !object) {
+	for (size_t i = 0; i < c->t->polled.n; i++) {
+		known |= !c->t->polled.v[i].stack;
+		shared |= c->t->polled.v[i].map_ino != 0;
+	}
+	if (cls == CL_SPIN_WAIT && !object && (shared || !known)) {
 		uint32_t e0 = (uint32_t)b->e.n;
 
-		wg_kin_targets(c, c->node);
+		wg_polled_targets(c, c->node);
 		for (uint32_t k = e0; k < b->e.n; k++)
 			if (b->e.v[k].idle_cls) {
 				/* One that sleeps for a moment may set it each time that it wakes.
@@ -53,6 +58,11 @@ static void polls(struct wg_ctx *c, enum wg_class cls, enum wg_certainty sure, c
 	e = wg_edge(b, c->node, wg_wakers(b, c->proc), WG_EDGE_WOKEN_BY, false,
 		    "another thread of the process could end the polling");
 	e->guess = e->hidden = true;
+	/* Its words were watched: who sleeps and wakes again and again in that time did not write. */
+	if (cls == CL_SPIN_WAIT && known && wg_has_sec(c->t->polled_for_s)) {
+		e->idle_cls = CL_SPIN_WAIT;
+		e->since = c->t->polled_for_s;
+	}
 }
 
 static const char *file_of(const struct wg_process *p, uint64_t dev, uint64_t ino)
@@ -148,6 +158,45 @@ static bool program_moves(const struct wg_process *p)
 	return false;
 }
 
+/*
+ * A round of its loop leaves its registers and its memory as they were, and it was on that round at
+ * every look: it goes on like this until somebody writes one of the words that it reads.
+ */
+static bool goes_round(struct wg_ctx *c)
+{
+	const struct wg_thread *t = c->t;
+	const struct wg_polled *x = t->polled.n ? &t->polled.v[0] : NULL;
+	struct wg_b *b = c->b;
+	const char *where = wg_where(b, t), *words = "", *text;
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->polled.n; i++)
+		n += !t->polled.v[i].stack;
+	if (t->polled_changed) /* it is served: see resolve_running() */
+		return false;
+	if (t->round_clock && !n)
+		return false; /* it waits for a time */
+	if (x)
+		words = wg_say(b, "%s 0x%llx%s%s (%llu)", n > 1 ? "words like the one at" : "the word at",
+			       (unsigned long long)x->addr, x->map_path ? " in " : "",
+			       x->map_path ? wg_base(x->map_path) : "", (unsigned long long)x->value);
+	text = x ? wg_say(b,
+			  "it goes round a loop of %u instructions%s%s that changes nothing and reads "
+			  "%s, which nobody wrote while we looked%s",
+			  t->round_insns, where ? " in " : "", where ? where : "", words,
+			  t->round_clock ? "; it asks for the time too" : "")
+		 : wg_say(b,
+			  "it goes round a loop of %u instructions%s%s that changes nothing and reads "
+			  "nothing that anybody could change",
+			  t->round_insns, where ? " in " : "", where ? where : "");
+	polls(c, CL_SPIN_WAIT,
+	      t->round_clock || (x && (x->map_ino || b->pi[c->proc].nown > 1)) ? WG_LIKELY : WG_CERTAIN,
+	      NULL, text);
+	if (t->round_clock)
+		b->n.v[c->node].end.missing = "whether it gives up by itself after some time";
+	return true;
+}
+
 bool wg_resolve_spin(struct wg_ctx *c)
 {
 	static const char *const sleeps[] = {
@@ -179,6 +228,8 @@ bool wg_resolve_spin(struct wg_ctx *c)
 		 * for what. */
 		if (!strcmp(call, "sched_yield") && program_moves(c->p))
 			return false;
+		if (!strcmp(call, "sched_yield") && t->round == WG_ROUND_SAME)
+			return goes_round(c);
 		if (wg_resolve_limits(c))
 			return true;
 		if (one_of(call, waits)) {
@@ -264,7 +315,11 @@ bool wg_resolve_spin(struct wg_ctx *c)
 			     wg_has_int(t->repeat_errno) && t->repeat_errno ? ")" : ""));
 		return true;
 	}
-	if (t->wait.op != WG_OP_RUNNING || !wg_on_cpu(b, c->p, t) || program_moves(c->p))
+	if (t->wait.op != WG_OP_RUNNING || program_moves(c->p))
+		return false;
+	if (t->round == WG_ROUND_SAME)
+		return goes_round(c);
+	if (!wg_on_cpu(b, c->p, t) || (t->round_fixed_reads && t->polled_changed))
 		return false;
 	kind = wg_loop_kind(t, &lo, &hi);
 	/*
