@@ -206,6 +206,7 @@ struct wg_wait {
 	/* FUTEX, a shared word: who else has its memory mapped, as the asker counts. */
 	WG_VEC(int32_t) sharers;
 	bool sharers_known;	  /* the mappings of every process that could share it were seen */
+	bool no_handler;	  /* SIGWAIT: no signal that it would take is handled: none ends it */
 	bool fs_daemon_gone;	  /* FUSE: whoever served it has ended; its descriptor lives on elsewhere */
 };
 
@@ -280,9 +281,11 @@ struct wg_thread {
 	 * it idle by design with certainty.
 	 */
 	bool between_unseen;
+	bool ready_twice; /* both looks found it running or ready to run */
 	/* What a round of its loop does (collect/loop.c); SAME: what it reads, others' words first. */
 	enum wg_round round;
 	uint32_t round_insns;	/* instructions of one; 0 unknown */
+	uint32_t round_reads;	/* SAME: how many different words of others it reads */
 	bool round_clock;	/* it asks for the time, which stood still while it was run */
 	bool round_fixed_reads; /* CHANGES: round after round it reads the same words of others */
 	bool polled_changed;	/* one of the words was written while we looked */

@@ -150,6 +150,7 @@ static const struct wg_field wait_f[] = {
 	FIELD(wg_wait, "ipc_value", ipc_value, I64, NO),
 	FIELD(wg_wait, "sharers", sharers, I32S, ZERO),
 	FIELD(wg_wait, "sharers_known", sharers_known, BOOL, ZERO),
+	FIELD(wg_wait, "no_handler", no_handler, BOOL, ZERO),
 	FIELD(wg_wait, "fs_daemon_gone", fs_daemon_gone, BOOL, ZERO),
 };
 static DESC(wait_d, wg_wait, wait_f);
@@ -216,8 +217,10 @@ static const struct wg_field thread_f[] = {
 	SKIP(wg_thread, code_len), /* with code */
 	FIELD(wg_thread, "code_at", code_at, HEX, ZERO),
 	FIELD(wg_thread, "between_unseen", between_unseen, BOOL, ZERO),
+	FIELD(wg_thread, "ready_twice", ready_twice, BOOL, ZERO),
 	ENUM(wg_thread, "round", round, round_names, ZERO),
 	FIELD(wg_thread, "round_insns", round_insns, U32, ZERO),
+	FIELD(wg_thread, "round_reads", round_reads, U32, ZERO),
 	FIELD(wg_thread, "round_clock", round_clock, BOOL, ZERO),
 	FIELD(wg_thread, "round_fixed_reads", round_fixed_reads, BOOL, ZERO),
 	FIELD(wg_thread, "polled_changed", polled_changed, BOOL, ZERO),

@@ -610,6 +610,45 @@ static void add_children_cpu(struct run *r)
 	}
 }
 
+/*
+ * A shared lock names its owner by number alone. Whether that thread still exists anybody may look
+ * up, where processes are not hidden from others.
+ */
+static void look_for_owners(struct wg_facts *f)
+{
+	struct wg_pctx *c = wg_pctx(f);
+	bool hidden = faccessat(c->procfd, "1/stat", F_OK, 0) != 0;
+
+	for (size_t i = 0; i < f->procs.n && !hidden; i++) {
+		const struct wg_process *p = f->procs.v[i];
+
+		if (!p->alive || p->from_snapshot || (p->ns_pid && p->ns_pid != p->pid))
+			continue;
+		for (size_t k = 0; k < p->threads.n; k++) {
+			const struct wg_wait *w = &p->threads.v[k].wait;
+			const struct wg_futex *x = &w->futex;
+			uint32_t named[4] = { 0 };
+
+			if (w->op != WG_OP_FUTEX || !x->is_shared || !x->map_ino)
+				continue;
+			named[0] = x->nwords > 0 ? x->words[0] & 0x3fffffff : 0; /* robust, inheriting */
+			for (int j = 2; j < 5 && j < x->nwords; j++) /* mutexes, read-write locks */
+				named[j - 1] = x->words[j];
+			for (int j = 0; j < 4; j++) {
+				char name[24];
+				bool known = !named[j] || named[j] > 4194304 ||
+					     wg_find_process(f, (int32_t)named[j]);
+
+				for (size_t g = 0; g < f->gone_tids.n && !known; g++)
+					known = f->gone_tids.v[g] == (int32_t)named[j];
+				snprintf(name, sizeof(name), "%u/stat", named[j]);
+				if (!known && faccessat(c->procfd, name, F_OK, 0) && errno == ENOENT)
+					*wg_push(f->arena, &f->gone_tids) = (int32_t)named[j];
+			}
+		}
+	}
+}
+
 /* The kernel's log tells of processes that were killed for memory. Its numbers are the host's. */
 static void oom_kills(struct wg_facts *f)
 {
@@ -865,6 +904,7 @@ int wg_collect(struct wg_facts *f, const struct wg_collect_options *o)
 			break;
 		}
 	add_children_cpu(&r);
+	look_for_owners(f);
 	oom_kills(f);
 	for (size_t i = 0; i < f->procs.n; i++)
 		wg_procfs_ages(f, f->procs.v[i]);

@@ -38,6 +38,9 @@ enum { CF = 1, PF = 4, ZF = 0x40, SF = 0x80, OF = 0x800, ARITH = CF | PF | ZF | 
 #define PAGE 4096u
 #define MAX_PAGES 128
 #define MAX_TOUCHED 512
+#define UNKNOWN_TLS                                                                                \
+	(1ull << 62) /* where its thread-local memory lies is not known: a place of its own */
+#define MAX_TLS 8
 
 struct page {
 	uint64_t addr;
@@ -60,17 +63,25 @@ struct machine {
 	struct timespec times[3];
 	bool time_known[3];
 	uint64_t stubs[WG_LOOP_STUBS];
+	struct {
+		uint64_t addr, v;
+		unsigned int n;
+	} tls[MAX_TLS];
 	bool jumped; /* out of line: another function may have been entered */
 	/* while a round is recorded: which bytes it has written, and what it read before that */
 	bool recording;
-	struct { uint64_t at; uint8_t mask; } wrote[MAX_TOUCHED];
+	struct {
+		uint64_t at;
+		uint8_t mask;
+	} wrote[MAX_TOUCHED];
 	int nwrote;
 	struct wg_loop_word words[WG_LOOP_WORDS];
 	int nwords;
 	uint64_t readhash; /* of the addresses of those reads */
-	int nreads;
+	uint64_t read_at[64];
+	uint32_t nreads;
 	bool overflow;
-	uint64_t sp0;
+	uint64_t stack_lo, stack_hi; /* the thread's own, as far as its stack pointer tells */
 };
 
 static uint64_t mix(uint64_t x)
@@ -164,6 +175,7 @@ static void note_write(struct machine *k, uint64_t addr, unsigned int n)
 static void note_read(struct machine *k, uint64_t addr, uint64_t value, unsigned int n)
 {
 	const struct wg_map *map;
+	bool stack;
 
 	if (was_written(k, addr, n))
 		return;
@@ -173,20 +185,52 @@ static void note_read(struct machine *k, uint64_t addr, uint64_t value, unsigned
 	map = wg_mem_map_at(k->mem, addr);
 	if (!map || (!map->w && !map->shared))
 		return;
-	if (addr - k->sp0 + (1u << 20) >= (2u << 20)) { /* the stack's own words come round anyhow */
+	stack = addr >= k->stack_lo && addr < k->stack_hi;
+	if (!stack) { /* the stack's own words come round anyhow */
+		enum { MANY = sizeof(k->read_at) / sizeof(k->read_at[0]) };
+
+		for (uint32_t i = 0; i < k->nreads && i < MANY; i++)
+			if (k->read_at[i] == addr)
+				return;
+		if (k->nreads < MANY)
+			k->read_at[k->nreads] = addr;
 		k->readhash += mix(addr * 16 + n);
 		k->nreads++;
 	}
 	if (k->nwords == WG_LOOP_WORDS)
 		return;
 	k->words[k->nwords++] = (struct wg_loop_word){
-		.addr = addr, .value = value, .size = (uint8_t)n,
-		.stack = addr - k->sp0 + (1u << 20) < (2u << 20) };
+		.addr = addr, .value = value, .size = (uint8_t)n, .stack = stack};
+}
+
+/* Thread-local memory of an unknown place: only what was written there is known (errno, mostly). */
+static bool unknown_tls(struct machine *k, uint64_t addr, unsigned int n, uint64_t *v, bool write)
+{
+	for (int i = 0; i < MAX_TLS; i++) {
+		if (k->tls[i].n && (k->tls[i].addr != addr || k->tls[i].n != n))
+			continue;
+		if (!k->tls[i].n && !write)
+			break;
+		if (write && k->tls[i].n)
+			k->memhash ^= mix(addr ^ mix(k->tls[i].v));
+		if (write) {
+			k->tls[i].addr = addr;
+			k->tls[i].n = n;
+			k->tls[i].v = *v;
+			k->memhash ^= mix(addr ^ mix(*v));
+		}
+		*v = k->tls[i].v;
+		return true;
+	}
+	k->why = "its thread-local memory is not known";
+	return false;
 }
 
 static bool load(struct machine *k, uint64_t addr, unsigned int n, uint64_t *out)
 {
 	*out = 0;
+	if (addr - (UNKNOWN_TLS - (1ull << 32)) < 2ull << 32)
+		return unknown_tls(k, addr, n, out, false);
 	if (!raw_read(k, addr, out, n))
 		return false;
 	if (k->recording)
@@ -196,6 +240,8 @@ static bool load(struct machine *k, uint64_t addr, unsigned int n, uint64_t *out
 
 static bool store(struct machine *k, uint64_t addr, unsigned int n, uint64_t value)
 {
+	if (addr - (UNKNOWN_TLS - (1ull << 32)) < 2ull << 32)
+		return unknown_tls(k, addr, n, &value, true);
 	for (unsigned int i = 0; i < n; i++) {
 		struct page *p = page_of(k, addr + i);
 		uint8_t *at, b = (uint8_t)(value >> 8 * i);
@@ -319,11 +365,7 @@ static bool modrm(struct op *o, unsigned int trailing)
 	if (rip)
 		ea += k->ip + o->i + trailing;
 	if (o->fs) {
-		if (!k->fsbase) {
-			k->why = "its thread-local memory is not known";
-			return false;
-		}
-		ea += k->fsbase;
+		ea += k->fsbase ? k->fsbase : UNKNOWN_TLS;
 	} else if (o->gs) {
 		return false;
 	}
@@ -380,8 +422,7 @@ static uint64_t alu(struct machine *k, int kind, uint64_t a, uint64_t b, unsigne
 		if (kind == 0)
 			c = 0;
 		v = (a + b + c) & m;
-		set_flag(k, CF, n < 8 ? (a + b + c) >> (8 * n) & 1
-				      : (v < a || (c && v == a)));
+		set_flag(k, CF, n < 8 ? (a + b + c) >> (8 * n) & 1 : (v < a || (c && v == a)));
 		set_flag(k, OF, (~(a ^ b) & (a ^ v)) >> top & 1);
 		break;
 	case 3:
@@ -505,9 +546,10 @@ static bool muldiv(struct op *o, int kind, unsigned int n)
 	if (n == 1 || !get_rm(o, n, &v))
 		return false;
 	if (kind == 4 || kind == 5) { /* mul, imul */
-		unsigned __int128 w = kind == 4 ? (unsigned __int128)a * v
-						: (unsigned __int128)((__int128)(int64_t)sign(a, n) *
-								      (int64_t)sign(v, n));
+		unsigned __int128 w = kind == 4
+					      ? (unsigned __int128)a * v
+					      : (unsigned __int128)((__int128)(int64_t)sign(a, n) *
+								    (int64_t)sign(v, n));
 		uint64_t lo = (uint64_t)w & mask_of(n), hi = (uint64_t)(w >> 8 * n) & mask_of(n);
 		bool over = kind == 4 ? hi : hi != ((lo >> (8 * n - 1)) ? mask_of(n) : 0);
 
@@ -548,7 +590,8 @@ static bool strings(struct op *o, uint8_t code)
 {
 	struct machine *k = o->k;
 	unsigned int n = code & 1 ? o->size : 1;
-	bool counted = o->rep || o->repne, cmps = code == 0xa6 || code == 0xa7 || code == 0xae || code == 0xaf;
+	bool counted = o->rep || o->repne,
+	     cmps = code == 0xa6 || code == 0xa7 || code == 0xae || code == 0xaf;
 
 	if (k->flags & 0x400)
 		return false;
@@ -591,19 +634,38 @@ static bool not_yet(int64_t nr, uint64_t *answer)
 		const char *name;
 		int err;
 	} calls[] = {
-		{ "read", EAGAIN }, { "readv", EAGAIN }, { "recvfrom", EAGAIN }, { "recvmsg", EAGAIN },
-		{ "accept", EAGAIN }, { "accept4", EAGAIN }, { "write", EAGAIN }, { "sendto", EAGAIN },
-		{ "sendmsg", EAGAIN }, { "poll", 0 }, { "ppoll", 0 }, { "epoll_wait", 0 },
-		{ "epoll_pwait", 0 }, { "wait4", 0 }, { "access", ENOENT }, { "faccessat", ENOENT },
-		{ "faccessat2", ENOENT }, { "stat", ENOENT }, { "newfstatat", ENOENT },
-		{ "statx", ENOENT }, { "kill", 0 }, { "tgkill", 0 }, { "flock", EAGAIN },
-		{ "msgrcv", ENOMSG }, { "mq_timedreceive", EAGAIN }, { "rt_sigtimedwait", EAGAIN },
+		{"read", EAGAIN},
+		{"readv", EAGAIN},
+		{"recvfrom", EAGAIN},
+		{"recvmsg", EAGAIN},
+		{"accept", EAGAIN},
+		{"accept4", EAGAIN},
+		{"write", EAGAIN},
+		{"sendto", EAGAIN},
+		{"sendmsg", EAGAIN},
+		{"poll", 0},
+		{"ppoll", 0},
+		{"epoll_wait", 0},
+		{"epoll_pwait", 0},
+		{"wait4", 0},
+		{"access", ENOENT},
+		{"faccessat", ENOENT},
+		{"faccessat2", ENOENT},
+		{"stat", ENOENT},
+		{"newfstatat", ENOENT},
+		{"statx", ENOENT},
+		{"kill", 0},
+		{"tgkill", 0},
+		{"flock", EAGAIN},
+		{"msgrcv", ENOMSG},
+		{"mq_timedreceive", EAGAIN},
+		{"rt_sigtimedwait", EAGAIN},
 	};
 	const char *name = wg_syscall_name(nr);
 
 	for (size_t i = 0; name && i < sizeof(calls) / sizeof(calls[0]); i++)
 		if (!strcmp(calls[i].name, name)) {
-			*answer = (uint64_t)-(int64_t)calls[i].err;
+			*answer = (uint64_t) - (int64_t)calls[i].err;
 			return true;
 		}
 	return false;
@@ -630,7 +692,7 @@ static bool system_call(struct op *o)
 			return false;
 		}
 		if (!wg_has_int(k->call)) {
-			static const int args[6] = { DI, SI, DX, 10, 8, 9 };
+			static const int args[6] = {DI, SI, DX, 10, 8, 9};
 
 			k->call = (int64_t)nr;
 			for (int i = 0; i < 6; i++)
@@ -647,7 +709,7 @@ static bool vector(struct op *o, uint8_t code)
 {
 	struct machine *k = o->k;
 	unsigned int n = 16;
-	uint64_t v[2] = { 0, 0 };
+	uint64_t v[2] = {0, 0};
 	bool to_mem = false, gpr = false;
 
 	switch (code) {
@@ -775,8 +837,9 @@ static bool two_byte(struct op *o)
 	if (code >= 0xc8 && code <= 0xcf) {
 		int reg = (code & 7) | (o->rex & 1 ? 8 : 0);
 
-		set_reg(o, reg, n, n == 8 ? __builtin_bswap64(k->r[reg])
-					  : __builtin_bswap32((uint32_t)k->r[reg]));
+		set_reg(o, reg, n,
+			n == 8 ? __builtin_bswap64(k->r[reg])
+			       : __builtin_bswap32((uint32_t)k->r[reg]));
 		k->ip += o->i;
 		return n >= 4;
 	}
@@ -847,7 +910,7 @@ static bool two_byte(struct op *o)
 				return false;
 		} else {
 			set_reg(o, AX, n, v);
-			if (!set_rm(o, n, v))
+			if (o->mod != 3 && !set_rm(o, n, v)) /* memory is written all the same */
 				return false;
 		}
 		break;
@@ -943,7 +1006,17 @@ static bool two_byte(struct op *o)
  * pages that nobody else may read. Both are the same files for the reader and for the process
  * (mostly: else they stay unknown), so their entries are found by our own addresses.
  */
-enum known { K_STRCMP, K_STRNCMP, K_STRCASECMP, K_MEMCMP, K_STRLEN, K_GETTIME, K_GETTIMEOFDAY, K_TIME, KNOWN };
+enum known {
+	K_STRCMP,
+	K_STRNCMP,
+	K_STRCASECMP,
+	K_MEMCMP,
+	K_STRLEN,
+	K_GETTIME,
+	K_GETTIMEOFDAY,
+	K_TIME,
+	KNOWN
+};
 
 static struct {
 	uint64_t dev, ino, off; /* of the entry in its file; vdso: ino 0, off from its start */
@@ -952,14 +1025,22 @@ static bool any_libc, any_vdso;
 
 static void find_entries(void)
 {
-	static const char *const names[KNOWN] = { "strcmp", "strncmp", "strcasecmp", "memcmp", "strlen",
-						  "__vdso_clock_gettime", "__vdso_gettimeofday", "__vdso_time" };
+	static const char *const names[KNOWN] = {"strcmp",
+						 "strncmp",
+						 "strcasecmp",
+						 "memcmp",
+						 "strlen",
+						 "__vdso_clock_gettime",
+						 "__vdso_gettimeofday",
+						 "__vdso_time"};
 	uint64_t base = getauxval(AT_SYSINFO_EHDR);
 	void *vdso = dlopen("linux-vdso.so.1", RTLD_NOW | RTLD_NOLOAD);
 
 	for (int i = 0; i < KNOWN; i++) {
 		bool libc = i < K_GETTIME;
-		void *at = libc ? dlsym(RTLD_DEFAULT, names[i]) : vdso ? dlsym(vdso, names[i]) : NULL;
+		void *at = libc	  ? dlsym(RTLD_DEFAULT, names[i])
+			   : vdso ? dlsym(vdso, names[i])
+				  : NULL;
 		struct stat st;
 		Dl_info where;
 
@@ -1000,7 +1081,8 @@ static int known_function(struct machine *k)
 
 static bool compare(struct machine *k, int which)
 {
-	uint64_t a = k->r[DI], b = k->r[SI], n = which == K_STRCMP || which == K_STRCASECMP ? UINT64_MAX : k->r[DX];
+	uint64_t a = k->r[DI], b = k->r[SI],
+		 n = which == K_STRCMP || which == K_STRCASECMP ? UINT64_MAX : k->r[DX];
 	int result = 0;
 
 	for (uint64_t i = 0; i < n; i++) {
@@ -1027,7 +1109,7 @@ static bool compare(struct machine *k, int which)
 /* The time, as it was when the run began. */
 static bool tell_time(struct machine *k, int which)
 {
-	struct timespec t = { 0 };
+	struct timespec t = {0};
 
 	k->clock = true;
 	if (which == K_GETTIME && clock_gettime((clockid_t)k->r[DI], &t))
@@ -1089,7 +1171,7 @@ static int call_known(struct machine *k)
 static bool step(struct machine *k)
 {
 	uint8_t bytes[16], code;
-	struct op o = { .k = k, .p = bytes, .size = 4 };
+	struct op o = {.k = k, .p = bytes, .size = 4};
 	uint64_t v, w;
 	unsigned int n;
 	bool recording = k->recording;
@@ -1299,8 +1381,9 @@ static bool step(struct machine *k)
 
 			if (!modrm(&o, code < 0xd0 ? 1 : 0))
 				return false;
-			by = code < 0xd0 ? (unsigned int)imm(&o, 1) & 0xff
-			     : code < 0xd2 ? 1 : (unsigned int)(k->r[CX] & 0xff);
+			by = code < 0xd0   ? (unsigned int)imm(&o, 1) & 0xff
+			     : code < 0xd2 ? 1
+					   : (unsigned int)(k->r[CX] & 0xff);
 			if (!shift(&o, o.reg & 7, n, by))
 				return false;
 			break;
@@ -1443,7 +1526,10 @@ static bool same_state(const struct machine *k, const struct state *s)
 static uint64_t state_hash(const uint64_t *r, uint64_t ip, bool yields, bool clock, bool stubbed)
 {
 	static const uint16_t caller_saved = 1 << CX | 1 << DX | 1 << SI | 1 << DI | 0xf00;
-	uint16_t skip = (uint16_t)(clock ? 0xffff : stubbed ? caller_saved : yields ? 1 << CX | 1 << 11 : 0);
+	uint16_t skip = (uint16_t)(clock     ? 0xffff
+				   : stubbed ? caller_saved
+				   : yields  ? 1 << CX | 1 << 11
+					     : 0);
 	uint64_t h = mix(ip);
 
 	for (int i = 0; i < 16; i++)
@@ -1462,7 +1548,8 @@ static int by_value(const void *a, const void *b)
 static void begin_round(struct machine *k)
 {
 	k->recording = true;
-	k->nwrote = k->nwords = k->nreads = 0;
+	k->nwrote = k->nwords = 0;
+	k->nreads = 0;
 	k->readhash = 0;
 }
 
@@ -1510,7 +1597,9 @@ static void repeats(struct machine *k, struct wg_loop *out, uint32_t period)
 		out->lo = k->ip < out->lo ? k->ip : out->lo;
 		out->hi = k->ip > out->hi ? k->ip : out->hi;
 		if (out->nstates < WG_LOOP_STATES)
-			out->states[out->nstates++] = state_hash(k->r, k->ip, k->yields || wg_has_int(k->call), k->clock, k->stubbed);
+			out->states[out->nstates++] =
+				state_hash(k->r, k->ip, k->yields || wg_has_int(k->call), k->clock,
+					   k->stubbed);
 		else
 			out->all_states = false;
 		if (!step(k)) /* cannot be: it was run before */
@@ -1518,6 +1607,7 @@ static void repeats(struct machine *k, struct wg_loop *out, uint32_t period)
 	}
 	qsort(out->states, (size_t)out->nstates, sizeof(out->states[0]), by_value);
 	out->kind = WG_ROUND_SAME;
+	out->reads = k->nreads;
 	out->yields = k->yields || wg_has_int(k->call);
 	out->stubbed = k->stubbed;
 	memcpy(out->stubs, k->stubs, sizeof(out->stubs));
@@ -1529,10 +1619,64 @@ static void repeats(struct machine *k, struct wg_loop *out, uint32_t period)
 			out->words[out->nwords++] = k->words[i];
 }
 
+static struct machine *machine_new(struct wg_mem *m, const struct wg_loop_regs *regs)
+{
+	struct machine *k = calloc(1, sizeof(*k));
+	const struct wg_map *stack;
+
+	if (!k)
+		return NULL;
+	k->mem = m;
+	memcpy(k->r, regs->r, sizeof(k->r));
+	k->ip = regs->ip;
+	k->flags = regs->flags;
+	k->fsbase = regs->fsbase;
+	k->stack_lo = k->r[SP] - (128 << 10);
+	k->stack_hi = k->r[SP] + (1 << 20);
+	stack = wg_mem_map_at(m, k->r[SP]);
+	if (stack && k->stack_lo < stack->lo)
+		k->stack_lo = stack->lo;
+	if (stack && k->stack_hi > stack->hi)
+		k->stack_hi = stack->hi;
+	k->call = WG_NO_INT;
+	k->tsc = (uint64_t)time(NULL) << 30;
+	k->tls[0].addr = k->tls[0].v = UNKNOWN_TLS; /* it names itself, twice */
+	k->tls[1].addr = UNKNOWN_TLS + 16;
+	k->tls[1].v = UNKNOWN_TLS;
+	k->tls[0].n = k->tls[1].n = 8;
+	return k;
+}
+
+static void machine_free(struct machine *k)
+{
+	for (int i = 0; i < k->npages; i++)
+		free(k->pages[i]);
+	free(k);
+}
+
+bool wg_loop_follow(struct wg_mem *m, struct wg_loop_regs *regs, uint64_t stop, uint32_t budget)
+{
+	struct machine *k = machine_new(m, regs);
+	bool there = false;
+
+	for (uint32_t i = 0; k && i < budget && !there; i++) {
+		if (!step(k))
+			break;
+		there = k->ip == stop;
+	}
+	if (k) {
+		memcpy(regs->r, k->r, sizeof(k->r));
+		regs->ip = k->ip;
+		regs->flags = k->flags;
+		machine_free(k);
+	}
+	return there;
+}
+
 void wg_loop_run(struct wg_mem *m, const struct wg_loop_regs *regs, uint32_t budget,
 		 struct wg_loop *out)
 {
-	struct machine *k = calloc(1, sizeof(*k));
+	struct machine *k = machine_new(m, regs);
 	uint32_t since = 0, power = 64;
 	struct state saved;
 
@@ -1540,14 +1684,6 @@ void wg_loop_run(struct wg_mem *m, const struct wg_loop_regs *regs, uint32_t bud
 	out->call = WG_NO_INT;
 	if (!k)
 		return;
-	k->mem = m;
-	memcpy(k->r, regs->r, sizeof(k->r));
-	k->ip = regs->ip;
-	k->flags = regs->flags;
-	k->fsbase = regs->fsbase;
-	k->sp0 = regs->r[SP];
-	k->call = WG_NO_INT;
-	k->tsc = (uint64_t)time(NULL) << 30;
 	take_state(k, &saved);
 	for (uint32_t i = 0; i < budget; i++) {
 		if (!step(k)) {
@@ -1571,9 +1707,7 @@ out:
 	out->clock = k->clock;
 	out->call = k->call;
 	memcpy(out->call_args, k->call_args, sizeof(out->call_args));
-	for (int i = 0; i < k->npages; i++)
-		free(k->pages[i]);
-	free(k);
+	machine_free(k);
 }
 
 bool wg_loop_has(const struct wg_loop *l, const struct wg_loop_regs *regs)
@@ -1588,6 +1722,15 @@ bool wg_loop_has(const struct wg_loop *l, const struct wg_loop_regs *regs)
 }
 
 #else /* no instructions are known for this machine */
+
+bool wg_loop_follow(struct wg_mem *m, struct wg_loop_regs *regs, uint64_t stop, uint32_t budget)
+{
+	(void)m;
+	(void)regs;
+	(void)stop;
+	(void)budget;
+	return false;
+}
 
 void wg_loop_run(struct wg_mem *m, const struct wg_loop_regs *regs, uint32_t budget,
 		 struct wg_loop *out)

@@ -27,11 +27,11 @@ struct wg_loop_word {
 
 struct wg_loop {
 	enum wg_round kind;
-	uint32_t insns;	  /* of one round; SAME */
-	uint64_t lo, hi;  /* its lowest and highest instruction */
-	bool clock;	  /* it asks for the time, which stood still here */
-	bool yields;	  /* it calls sched_yield() */
-	bool stubbed;	  /* it calls functions that were not followed instruction by instruction */
+	uint32_t insns;	 /* of one round; SAME */
+	uint64_t lo, hi; /* its lowest and highest instruction */
+	bool clock;	 /* it asks for the time, which stood still here */
+	bool yields;	 /* it calls sched_yield() */
+	bool stubbed;	 /* it calls functions that were not followed instruction by instruction */
 	uint64_t stubs[WG_LOOP_STUBS]; /* their entries */
 	/*
 	 * A system call of which only the call is known: it was taken to answer "not yet" (EAGAIN,
@@ -39,9 +39,12 @@ struct wg_loop {
 	 */
 	int64_t call;
 	uint64_t call_args[6];
-	const char *why;  /* UNKNOWN: what stopped the run */
-	struct wg_loop_word words[WG_LOOP_WORDS]; /* what it reads and did not write in that round */
+	const char *why; /* UNKNOWN: what stopped the run */
+	struct wg_loop_word
+		words[WG_LOOP_WORDS]; /* what it reads and did not write in that round */
 	int nwords;
+	uint32_t reads;	  /* how many different words of others it reads; some may not be among
+			     `words` */
 	bool fixed_reads; /* CHANGES: round after round it reads the same words of others */
 	/* SAME: hashes of the states it goes through (instruction and registers), sorted. */
 	uint64_t states[WG_LOOP_STATES];
@@ -49,9 +52,12 @@ struct wg_loop {
 	bool all_states; /* else there were more */
 };
 
-/* Runs at most `budget` instructions. stack: [lo, hi) of the thread's own stack, 0 unknown. */
+/* Runs at most `budget` instructions. Takes a millisecond or two. */
 void wg_loop_run(struct wg_mem *m, const struct wg_loop_regs *regs, uint32_t budget,
 		 struct wg_loop *out);
+/* For tests: follow until `stop` is reached, at most `budget` instructions; *regs as they are then.
+ */
+bool wg_loop_follow(struct wg_mem *m, struct wg_loop_regs *regs, uint64_t stop, uint32_t budget);
 /* Is the thread with these registers at a point of that round? */
 bool wg_loop_has(const struct wg_loop *l, const struct wg_loop_regs *regs);
 

@@ -965,6 +965,30 @@ static bool awaits_child(const struct wg_process *p, const struct wg_wait *w,
 	return s->got_caught && s->caught & child && !(s->blocked & child);
 }
 
+/*
+ * pause() and sigsuspend() return after a handler has run. Where none is installed for any signal
+ * that is let through, nothing ends them but the end of the process. (libc's own two signals and
+ * the recorder's are no handlers of the program's.)
+ */
+static bool never_woken(struct wg_facts *f, struct wg_process *p, const struct wg_wait *w,
+			const struct wg_pt_status *s, struct wg_mem *m)
+{
+	uint64_t own = 3ull << 31, blocked = s->blocked, mask;
+
+	if (!s->got_caught || !w->syscall_name)
+		return false;
+	if (!strcmp(w->syscall_name, "rt_sigsuspend")) {
+		if (!m || !w->has_args || wg_mem_read(m, w->args[0], &mask, sizeof(mask)))
+			return false;
+		blocked = mask;
+	} else if (strcmp(w->syscall_name, "pause")) {
+		return false;
+	}
+	if (wg_pproc(f, p)->rec)
+		own |= 1ull << (SIGURG - 1);
+	return !(s->caught & ~blocked & ~own);
+}
+
 static void take_thread(struct wg_facts *f, struct wg_process *p, struct wg_thread *t,
 			struct sample *s, struct wg_mem *m)
 {
@@ -987,6 +1011,8 @@ static void take_thread(struct wg_facts *f, struct wg_process *p, struct wg_thre
 	wg_wait_decode(f, p, t, &s->t, m);
 	if (t->wait.op == WG_OP_SIGWAIT && s->got_status && awaits_child(p, &t->wait, &s->status, m))
 		t->wait.child = -1;
+	if (t->wait.op == WG_OP_SIGWAIT && s->got_status)
+		t->wait.no_handler = never_woken(f, p, &t->wait, &s->status, m);
 }
 
 static void why_no_syscalls(struct wg_facts *f, struct wg_process *p, int err)
@@ -1318,6 +1344,9 @@ static void again_thread(struct wg_facts *f, struct wg_process *p, struct sample
 	if (wg_has_int(s->t.switches) && wg_has_int(old->switches) && s->t.switches >= old->switches)
 		t->switches = s->t.switches - old->switches;
 	t->same_place = same_call(old, &s->t);
+	t->ready_twice = old->state == 'R' && s->t.state == 'R' && old->looks >= 2;
+	for (int i = 0; i < old->looks; i++) /* and never asleep in between, as far as we looked */
+		t->ready_twice &= old->seen[i].running;
 	if (t->same_place && t->switches == 0 && s->t.state == old->state) {
 		/* Only its clock was read anew (no schedstat in this kernel). */
 		t->wait.since_s += s->t.at - old->at;

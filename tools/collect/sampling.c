@@ -82,7 +82,7 @@ struct watched {
 	struct wg_loop *loop; /* what a round of it does; NULL not tried */
 	int tries, tried_at;
 	double loop_since;    /* when its words were first read */
-	bool word_changed;
+	bool word_changed, waited;
 };
 
 struct wg_sampling {
@@ -342,13 +342,17 @@ static void try_loop(struct wg_sampling *s, struct watched *w)
 		w->loop = calloc(1, sizeof(*w->loop));
 	if (!w->loop)
 		return;
-	w->tries++;
 	from = w->at[w->npcs - 1];
-	w->tried_at = w->npcs < MAX_PCS ? w->npcs : 0;
 	from.fsbase = t->fsbase;
 	for (size_t i = 0; i < wg_pproc(s->f, w->p)->nregs && !from.fsbase; i++)
 		if (wg_pproc(s->f, w->p)->regs[i].tid == w->tid)
 			from.fsbase = wg_pproc(s->f, w->p)->regs[i].fsbase;
+	if (!from.fsbase && !w->waited) { /* the stacks' collector may still find it */
+		w->waited = true;
+		return;
+	}
+	w->tries++;
+	w->tried_at = w->npcs < MAX_PCS ? w->npcs : 0;
 	wg_loop_run(m, &from, LOOP_BUDGET, w->loop);
 	w->loop_since = wg_mono();
 }
@@ -722,6 +726,7 @@ static void take_loop(struct wg_facts *f, struct watched *w, struct wg_thread *t
 	}
 	t->round = l->kind;
 	t->round_insns = l->insns;
+	t->round_reads = l->reads;
 	t->round_clock = l->clock;
 	t->round_fixed_reads = l->fixed_reads;
 	if (l->kind == WG_ROUND_CHANGES && !l->fixed_reads)
@@ -901,13 +906,17 @@ static void try_loop(struct wg_sampling *s, struct watched *w)
 		w->loop = calloc(1, sizeof(*w->loop));
 	if (!w->loop)
 		return;
-	w->tries++;
 	from = w->at[w->npcs - 1];
-	w->tried_at = w->npcs < MAX_PCS ? w->npcs : 0;
 	from.fsbase = t->fsbase;
 	for (size_t i = 0; i < wg_pproc(s->f, w->p)->nregs && !from.fsbase; i++)
 		if (wg_pproc(s->f, w->p)->regs[i].tid == w->tid)
 			from.fsbase = wg_pproc(s->f, w->p)->regs[i].fsbase;
+	if (!from.fsbase && !w->waited) { /* the stacks' collector may still find it */
+		w->waited = true;
+		return;
+	}
+	w->tries++;
+	w->tried_at = w->npcs < MAX_PCS ? w->npcs : 0;
 	wg_loop_run(m, &from, LOOP_BUDGET, w->loop);
 	w->loop_since = wg_mono();
 }

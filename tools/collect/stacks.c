@@ -403,6 +403,61 @@ static void emit(struct ctx *c, struct wg_thread *t, const struct raw *r)
 	t->native_complete = r->complete;
 }
 
+/* Whose it is matters for the locks of stdio, and to follow what a running thread does. */
+static bool main_wanted(const struct wg_process *p)
+{
+	if (!p->threads.n || p->threads.v[0].fsbase || p->threads.v[0].tid != p->pid)
+		return false;
+	if (p->threads.v[0].state == 'R')
+		return true;
+	for (size_t i = 0; i < p->threads.n; i++)
+		if (p->threads.v[i].wait.op == WG_OP_FUTEX && p->threads.v[i].wait.futex.val == 2)
+			return true;
+	return false;
+}
+
+/* The first thread's lies in memory that the loader took, beside the libraries. */
+static void find_main_tcb(struct ctx *c, struct wg_thread *t, uint64_t tid_off)
+{
+#if defined(__x86_64__)
+	enum { MOST = 256 << 10, ALL = 4 << 20 };
+	const struct wg_map *maps;
+	uint64_t words[512];
+	size_t n, looked = 0;
+	uint32_t tid;
+
+	if (t->tid != c->p->pid)
+		return;
+	maps = wg_mem_maps(c->m, &n);
+	for (size_t k = 0; k < n && looked < ALL; k++) {
+		const struct wg_map *x = &maps[k];
+
+		if (!x->r || !x->w || x->shared || x->path || x->hi - x->lo > MOST)
+			continue;
+		for (uint64_t at = x->lo; at < x->hi; at += sizeof(words)) {
+			looked += sizeof(words);
+			if (wg_mem_read(c->m, at, words, sizeof(words)))
+				break;
+			for (size_t i = 0; i + 2 < sizeof(words) / 8; i += 2) {
+				uint64_t a = at + i * 8;
+
+				if (words[i] != a || words[i + 2] != a)
+					continue;
+				if (!wg_mem_read(c->m, a + tid_off, &tid, 4) &&
+				    (int32_t)tid == (t->ns_tid ? t->ns_tid : t->tid)) {
+					t->fsbase = a;
+					return;
+				}
+			}
+		}
+	}
+#else
+	(void)c;
+	(void)t;
+	(void)tid_off;
+#endif
+}
+
 /*
  * The thread's control block, which is what stdio locks name as their owner. It lies at the
  * top of the thread's stack and points to itself twice; its tid must be this thread's.
@@ -416,7 +471,7 @@ static void find_tcb(struct ctx *c, struct wg_thread *t, uint64_t tid_off, uint6
 
 	x = wg_mem_map_at(c->m, sp);
 	if (!x || (x->path && !strcmp(x->path, "[stack]")))
-		return;
+		return; /* the first thread's: see find_main_tcb() */
 	lo = x->hi - x->lo > 8 * sizeof(words) ? x->hi - 8 * sizeof(words) : x->lo;
 	for (uint64_t at = x->hi; at > lo;) {
 		size_t n = at - lo < sizeof(words) ? (size_t)(at - lo) : sizeof(words);
@@ -541,7 +596,7 @@ int wg_stacks_collect(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 		if (!raws[i].n && !p->threads.v[i].ours)
 			c.without++;
 	}
-	tid_off = n > 1 ? tid_offset(&c) : 0;
+	tid_off = n > 1 || main_wanted(p) ? tid_offset(&c) : 0;
 	for (size_t i = 0; i < n; i++) { /* spans: from where the stacks are to where they end */
 		const struct wg_map *x = p->threads.v[i].fsbase ? NULL :
 								  wg_mem_map_at(m, spans[i].addr);
@@ -555,6 +610,8 @@ int wg_stacks_collect(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 		if (spans[i].n)
 			find_tcb(&c, &p->threads.v[i], tid_off, spans[i].addr);
 	}
+	if (tid_off && main_wanted(p))
+		find_main_tcb(&c, &p->threads.v[0], tid_off);
 	if (c.without)
 		wg_add_missing(f, p, "native stacks of running threads",
 			       wg_fmt(f->arena, "%zu of %zu threads run, or gave no registers",

@@ -330,6 +330,7 @@ void wg_resolve_file_lock(struct wg_ctx *c);
 bool wg_resolve_storage(struct wg_ctx *c);
 bool wg_resolve_driver(struct wg_ctx *c);
 bool wg_resolve_spin(struct wg_ctx *c);
+bool wg_resolve_runtime(struct wg_ctx *c); /* resolve_runtime.c: Java, Go */
 bool wg_resolve_limits(struct wg_ctx *c);
 uint32_t wg_process_actor(struct wg_b *b, int32_t proc); /* node that acts for a process */
 uint32_t wg_wakers(struct wg_b *b, int32_t proc);

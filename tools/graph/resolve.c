@@ -101,10 +101,15 @@ static const char *work_or_poll(const struct wg_thread *t)
 {
 	uint64_t lo, hi;
 
+	if (t->round == WG_ROUND_SAME && t->polled_changed)
+		return NULL;
 	if (t->round == WG_ROUND_SAME && t->round_clock)
 		return "whether it computes, or passes the time until a moment that it waits for";
+	if (t->round == WG_ROUND_SAME)
+		return "whether its loop is meant to end: a round of it changes nothing";
 	if (t->round_fixed_reads && !t->polled_changed)
-		return "whether it computes, or polls words that never change and counts its rounds";
+		return "whether it computes, or polls words that never change and counts its "
+		       "rounds";
 	if (t->round != WG_ROUND_UNKNOWN || t->python_stack.n)
 		return NULL;
 	if (!t->sample_pc[0])
@@ -124,7 +129,7 @@ static void resolve_running(struct wg_ctx *c)
 		return;
 	n = &c->b->n.v[c->node];
 	if (wg_has_sec(c->t->cpu_share) && c->t->cpu_share < 0.02 && c->t->sampled_twice &&
-	    c->t->same_place) {
+	    (c->t->same_place || c->t->ready_twice)) {
 		/* Runnable all the time and given no processor: a quota, or a starved machine. */
 		wg_set_end(c->b, c->node, CL_BUSY_CPU, FATE_PENDING, WG_LIKELY,
 			   "it is ready to run and got almost no processor time");
@@ -134,12 +139,14 @@ static void resolve_running(struct wg_ctx *c)
 	if (wg_has_sec(c->t->cpu_share) && c->t->cpu_share < 0.02) {
 		/* It mostly sleeps and was met awake. */
 		n->wdoes = "runs";
-		end_here(c, CL_PROGRESSING, FATE_MOVING, "it was just awake");
+		wg_set_end(c->b, c->node, CL_PROGRESSING, FATE_MOVING, WG_LIKELY,
+			   "it was just awake");
+		c->b->n.v[c->node].end.missing =
+			"what it does when it wakes, mostly asleep as it is";
 		return;
 	}
 	n->wdoes = "computes";
-	wg_set_end(c->b, c->node, CL_BUSY_CPU, FATE_MOVING,
-		   doubt ? WG_LIKELY : WG_CERTAIN,
+	wg_set_end(c->b, c->node, CL_BUSY_CPU, FATE_MOVING, doubt ? WG_LIKELY : WG_CERTAIN,
 		   wg_has_sec(c->t->cpu_share)
 			   ? wg_say(c->b, "it used %.0f %% of a processor between the two looks",
 				    c->t->cpu_share * 100)
@@ -342,6 +349,8 @@ static void resolve_thread(struct wg_b *b, int32_t proc, uint32_t thr)
 		end_here(&c, CL_IDLE, FATE_IDLE, NULL);
 		return;
 	}
+	if (wg_resolve_runtime(&c))
+		return;
 	resolve_op(&c);
 }
 
@@ -471,6 +480,10 @@ static void finish_wakers(struct wg_b *b, uint32_t hub)
 		/* One that waits for a signal itself sends none, unless it was seen to go on. */
 		if (t->bystander || pi->p->threads.v[i].state == 'Z' || i + 1 == but ||
 		    (t->ownerless && !(t->has_end && t->end.fate == FATE_MOVING)))
+			continue;
+		/* In pause() for a signal that nobody handles: it will never do anything again. */
+		if (pi->p->threads.v[i].wait.op == WG_OP_SIGWAIT &&
+		    pi->p->threads.v[i].wait.no_handler)
 			continue;
 		e = wg_edge(b, hub, pi->tbase + i, WG_EDGE_WOKEN_BY, false,
 			    "another thread of this process, which could act");

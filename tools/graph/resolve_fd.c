@@ -256,7 +256,8 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 				continue;
 			alike = o->comm && b->pi[d].p->comm && !strcmp(o->comm, b->pi[d].p->comm);
 		}
-		/* Killed, while a brother that was forked after it keeps the end that it inherited. */
+		/* Killed, while a brother that was forked after it keeps the end that it inherited.
+		 */
 		if (!alike && fell(b->pi[d].p))
 			alike = all_like(c, first, b->pi[d].p);
 		if (!alike)
@@ -281,9 +282,8 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 			continue;
 		for (size_t k = 0; k < c->p->children.n; k++)
 			child |= c->p->children.v[k] == d->pid;
-		if (child ||
-		    (r->others && r->others != r->strangers && !(r->own || r->others >= 2) &&
-		     !(fell(d) && all_like(c, first, d))))
+		if (child || (r->others && r->others != r->strangers &&
+			      !(r->own || r->others >= 2) && !(fell(d) && all_like(c, first, d))))
 			continue;
 		e = wg_edge(b, end, b->pi[i].node, WG_EDGE_WRITTEN_BY, false,
 			    wg_say(b, "a child of the reader that ended; %s", lives_on(c, first)));

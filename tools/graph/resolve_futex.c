@@ -239,6 +239,25 @@ static void stdio_orphan(struct wg_ctx *c, uint64_t tcb)
 			      : "a thread that has ended";
 }
 
+/*
+ * Called by something else than the C library: a lock of the program's, of a runtime's or of
+ * another language, whose words mean what their author likes. glibc's own locks wait inside of it.
+ */
+static bool not_libcs(const struct wg_ctx *c)
+{
+	const struct wg_frame *f = c->t->native_stack.n ? &c->t->native_stack.v[0] : NULL;
+	bool dynamic = false;
+
+	if (!f || !f->module)
+		return false;
+	if (f->symbol && !strcmp(f->symbol, "syscall"))
+		return true;
+	for (size_t i = 0; i < c->p->modules.n; i++)
+		dynamic |= !strncmp(c->p->modules.v[i], "libc.so", 7) ||
+			   !strncmp(c->p->modules.v[i], "libc-", 5);
+	return dynamic && !wg_is_plumbing(f);
+}
+
 bool wg_futex_owned(struct wg_ctx *c)
 {
 	const struct wg_futex *fx = &c->t->wait.futex;
@@ -250,7 +269,7 @@ bool wg_futex_owned(struct wg_ctx *c)
 		return false;
 	if (cmd == F_LOCK_PI || cmd == F_LOCK_PI2) {
 		tid = w[0] & OWNER_MASK;
-		if (!tid)
+		if (!tid || tid >= MAX_TID)
 			return false;
 		owned(c, "priority-inheriting mutex", (int32_t)tid, WG_CERTAIN, w[0] & OWNER_DIED,
 		      "the lock word");
@@ -276,6 +295,8 @@ bool wg_futex_owned(struct wg_ctx *c)
 			return true;
 		}
 	}
+	if (not_libcs(c))
+		return false;
 	/* robust: the owner's number stands in the word itself; a future's word has no number */
 	if ((fx->val & 0x80000000u) && (fx->val & OWNER_MASK) && (w[0] & OWNER_MASK) &&
 	    fx->is_shared && (w[0] & OWNER_MASK) < MAX_TID && (fx->nwords < 5 || (w[4] & 0x10))) {
@@ -301,16 +322,22 @@ bool wg_futex_owned(struct wg_ctx *c)
 		}
 		tid = w[2];
 		if (tid && tid < MAX_TID && w[3] >= 1 && w[3] < 1u << 20 && plausible_kind(w[4])) {
+			/* Without it only the words speak: let all of them. A count is kept by the
+			 * recursive type alone, and the list of held ones by robust locks. */
+			bool whole = (w[1] == 0 || (w[4] & 3) == 1) &&
+				     (fx->nwords < 8 || (w[4] & 0x10) || (!w[6] && !w[7]));
 			bool live = wg_tid_node(c->b, c->proc, (int32_t)tid) != WG_NONE;
 			bool named = wg_has_symbol_prefix(c->t, "pthread_mutex") ||
 				     wg_has_symbol_prefix(c->t, "__pthread_mutex") ||
 				     wg_has_symbol_prefix(c->t, "___pthread_mutex") ||
 				     wg_has_symbol_prefix(c->t, "__lll_lock");
 
-			owned(c, "mutex", (int32_t)tid,
-			      live || named || w[0] == 2 ? WG_CERTAIN : WG_LIKELY, false,
-			      "the mutex's owner field");
-			return true;
+			if (named || whole) {
+				owned(c, "mutex", (int32_t)tid,
+				      live || named ? WG_CERTAIN : WG_LIKELY, false,
+				      "the mutex's owner field");
+				return true;
+			}
 		}
 	}
 	if (fx->val == 3 || (fx->val == 2 && wg_has_symbol_prefix(c->t, "pthread_rwlock"))) {

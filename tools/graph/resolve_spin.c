@@ -11,6 +11,8 @@
 
 #include <errno.h>
 
+#define MAX_POLLED 8 /* words that a poll may read */
+
 static bool one_of(const char *s, const char *const *list)
 {
 	for (; s && *list; list++)
@@ -58,7 +60,8 @@ static void polls(struct wg_ctx *c, enum wg_class cls, enum wg_certainty sure, c
 	e = wg_edge(b, c->node, wg_wakers(b, c->proc), WG_EDGE_WOKEN_BY, false,
 		    "another thread of the process could end the polling");
 	e->guess = e->hidden = true;
-	/* Its words were watched: who sleeps and wakes again and again in that time did not write. */
+	/* Its words were watched: who sleeps and wakes again and again in that time did not write.
+	 */
 	if (cls == CL_SPIN_WAIT && known && wg_has_sec(c->t->polled_for_s)) {
 		e->idle_cls = CL_SPIN_WAIT;
 		e->since = c->t->polled_for_s;
@@ -160,38 +163,34 @@ static bool program_moves(const struct wg_process *p)
 
 /*
  * A round of its loop leaves its registers and its memory as they were, and it was on that round at
- * every look: it goes on like this until somebody writes one of the words that it reads.
+ * every look: it goes on like this until somebody writes one of the words that it reads. A poll
+ * reads few. A loop that reads none, or a whole table, does the same work over and over: that is a
+ * strange way to work, and no wait. So does an interpreter whose program goes round.
  */
 static bool goes_round(struct wg_ctx *c)
 {
 	const struct wg_thread *t = c->t;
 	const struct wg_polled *x = t->polled.n ? &t->polled.v[0] : NULL;
 	struct wg_b *b = c->b;
-	const char *where = wg_where(b, t), *words = "", *text;
-	size_t n = 0;
+	const char *where = wg_where(b, t), *words;
 
-	for (size_t i = 0; i < t->polled.n; i++)
-		n += !t->polled.v[i].stack;
+	if (!x || x->stack || t->round_reads > MAX_POLLED || t->python_stack.n || t->has_python)
+		return false;
 	if (t->polled_changed) /* it is served: see resolve_running() */
 		return false;
-	if (t->round_clock && !n)
-		return false; /* it waits for a time */
-	if (x)
-		words = wg_say(b, "%s 0x%llx%s%s (%llu)", n > 1 ? "words like the one at" : "the word at",
-			       (unsigned long long)x->addr, x->map_path ? " in " : "",
-			       x->map_path ? wg_base(x->map_path) : "", (unsigned long long)x->value);
-	text = x ? wg_say(b,
-			  "it goes round a loop of %u instructions%s%s that changes nothing and reads "
-			  "%s, which nobody wrote while we looked%s",
-			  t->round_insns, where ? " in " : "", where ? where : "", words,
-			  t->round_clock ? "; it asks for the time too" : "")
-		 : wg_say(b,
-			  "it goes round a loop of %u instructions%s%s that changes nothing and reads "
-			  "nothing that anybody could change",
-			  t->round_insns, where ? " in " : "", where ? where : "");
+	words = wg_say(b, "%s 0x%llx%s%s (%llu)",
+		       t->round_reads > 1 ? "words like the one at" : "the word at",
+		       (unsigned long long)x->addr, x->map_path ? " in " : "",
+		       x->map_path ? wg_base(x->map_path) : "", (unsigned long long)x->value);
 	polls(c, CL_SPIN_WAIT,
-	      t->round_clock || (x && (x->map_ino || b->pi[c->proc].nown > 1)) ? WG_LIKELY : WG_CERTAIN,
-	      NULL, text);
+	      t->round_clock || x->map_ino || b->pi[c->proc].nown > 1 ? WG_LIKELY : WG_CERTAIN,
+	      NULL,
+	      wg_say(b,
+		     "it goes round a loop of %u instructions%s%s that changes nothing and reads "
+		     "%s, "
+		     "which nobody wrote while we looked%s",
+		     t->round_insns, where ? " in " : "", where ? where : "", words,
+		     t->round_clock ? "; it asks for the time too" : ""));
 	if (t->round_clock)
 		b->n.v[c->node].end.missing = "whether it gives up by itself after some time";
 	return true;

@@ -75,8 +75,10 @@ static double waited(const struct wg_b *b, const struct wg_finding *f)
 {
 	double s = b->n.v[f->start].wsince;
 
+	/* From a poll an edge's time is how long it was watched, not how long it has polled. */
 	for (size_t i = 0; i < f->npath && !wg_has_sec(s); i++)
-		s = b->e.v[f->path[i]].since;
+		if (!b->n.v[b->e.v[f->path[i]].from].polls_cpu)
+			s = b->e.v[f->path[i]].since;
 	return s;
 }
 
