@@ -153,6 +153,7 @@ static inline void futex(struct wg_thread *t, uint64_t addr, int op, uint32_t va
 static inline void mutex(struct wg_thread *t, uint64_t addr, int32_t owner)
 {
 	futex(t, addr, 128, 2);
+	t->wait.futex.words[1] = 0;
 	t->wait.futex.words[2] = (uint32_t)owner;
 	t->wait.futex.words[3] = 1;
 }

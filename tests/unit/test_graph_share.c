@@ -174,11 +174,11 @@ static const struct graph_case cases[] = {
 	{"queue, last reader stopped", msg_reader_stopped, "stopped", Y, 200, 0, NULL, 1},
 	{"FUSE, daemon forgot it", fuse_silent, "read-blocked", Y, 200, 0, NULL, -1},
 	{"FUSE, daemon locked", fuse_locked, "lock-self", Y, 200, 200, NULL, -1},
-	{"FUSE, daemon works", fuse_works, "busy-cpu", N, 200, 200, NULL, -1},
+	{"FUSE, daemon works", fuse_works, "busy-cpu", N, 200, 200, NULL, 1},
 	{"FUSE, another thread works", fuse_other_works, "read-blocked", Y, 200, 0, NULL, 0},
 	{"FUSE, daemon has ended", fuse_gone, "peer-dead", Y, 0, 0, NULL, 1},
 	{"sigsuspend, child stopped", sigchld_stopped, "stopped", Y, 200, 0, NULL, -1},
-	{"sigsuspend, child works", sigchld_works, "busy-cpu", N, 200, 0, NULL, -1},
+	{"sigsuspend, child works", sigchld_works, "busy-cpu", N, 200, 0, NULL, 1},
 	{"sigsuspend, SIGCHLD blocked", sigchld_not_awaited, "idle", N, 100, 0, NULL, -1},
 };
 

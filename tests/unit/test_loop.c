@@ -175,6 +175,10 @@ static void polling_comes_round(void **state)
 		assert_true(l.reads >= 1 && l.reads <= 3);
 		assert_false(l.clock);
 	}
+	/* A variable of the loop's own is no word of others, wherever in the round one begins. */
+	run(polls_backing_off, &l);
+	for (int i = 0; i < l.nwords; i++)
+		assert_false(l.words[i].stack && l.words[i].size == 4);
 	/* These come round too, and poll nothing: what they read tells. */
 	run(sums_again, &l);
 	assert_int_equal(l.kind, WG_ROUND_SAME);

@@ -72,7 +72,7 @@ struct machine {
 	bool recording;
 	struct {
 		uint64_t at;
-		uint8_t mask;
+		uint8_t mask, varied; /* bytes written; bytes that were given another value */
 	} wrote[MAX_TOUCHED];
 	int nwrote;
 	struct wg_loop_word words[WG_LOOP_WORDS];
@@ -151,7 +151,7 @@ static bool was_written(const struct machine *k, uint64_t addr, unsigned int n)
 	return true;
 }
 
-static void note_write(struct machine *k, uint64_t addr, unsigned int n)
+static void note_write(struct machine *k, uint64_t addr, unsigned int n, unsigned int varied)
 {
 	for (unsigned int i = 0; i < n; i++) {
 		uint64_t at = (addr + i) & ~7ull;
@@ -165,9 +165,12 @@ static void note_write(struct machine *k, uint64_t addr, unsigned int n)
 		}
 		if (j == k->nwrote) {
 			k->wrote[k->nwrote].at = at;
+			k->wrote[k->nwrote].varied = 0;
 			k->wrote[k->nwrote++].mask = 0;
 		}
 		k->wrote[j].mask |= (uint8_t)(1u << ((addr + i) & 7));
+		if (varied >> i & 1)
+			k->wrote[j].varied |= (uint8_t)(1u << ((addr + i) & 7));
 	}
 }
 
@@ -240,6 +243,8 @@ static bool load(struct machine *k, uint64_t addr, unsigned int n, uint64_t *out
 
 static bool store(struct machine *k, uint64_t addr, unsigned int n, uint64_t value)
 {
+	unsigned int varied = 0;
+
 	if (addr - (UNKNOWN_TLS - (1ull << 32)) < 2ull << 32)
 		return unknown_tls(k, addr, n, &value, true);
 	for (unsigned int i = 0; i < n; i++) {
@@ -252,10 +257,11 @@ static bool store(struct machine *k, uint64_t addr, unsigned int n, uint64_t val
 		if (*at != b) {
 			k->memhash ^= mix((addr + i) * 256 + *at) ^ mix((addr + i) * 256 + b);
 			*at = b;
+			varied |= 1u << i;
 		}
 	}
 	if (k->recording)
-		note_write(k, addr, n);
+		note_write(k, addr, n, varied);
 	return true;
 }
 
@@ -1586,6 +1592,16 @@ static void changes(struct machine *k, struct wg_loop *out)
 			out->words[out->nwords++] = k->words[i];
 }
 
+/* The round itself gives it other values in between: its own variable, and nobody else's message.
+ */
+static bool own_variable(const struct machine *k, uint64_t addr)
+{
+	for (int j = 0; j < k->nwrote; j++)
+		if (k->wrote[j].at == (addr & ~7ull) && (k->wrote[j].varied >> (addr & 7) & 1))
+			return true;
+	return false;
+}
+
 static void repeats(struct machine *k, struct wg_loop *out, uint32_t period)
 {
 	out->insns = period;
@@ -1608,14 +1624,16 @@ static void repeats(struct machine *k, struct wg_loop *out, uint32_t period)
 	qsort(out->states, (size_t)out->nstates, sizeof(out->states[0]), by_value);
 	out->kind = WG_ROUND_SAME;
 	out->reads = k->nreads;
+	for (uint32_t i = 0; i < k->nreads && i < sizeof(k->read_at) / sizeof(k->read_at[0]); i++)
+		out->reads -= own_variable(k, k->read_at[i]);
 	out->yields = k->yields || wg_has_int(k->call);
 	out->stubbed = k->stubbed;
 	memcpy(out->stubs, k->stubs, sizeof(out->stubs));
 	for (int i = 0; i < k->nwords; i++) /* its own stack's words last */
-		if (!k->words[i].stack)
+		if (!k->words[i].stack && !own_variable(k, k->words[i].addr))
 			out->words[out->nwords++] = k->words[i];
 	for (int i = 0; i < k->nwords; i++)
-		if (k->words[i].stack)
+		if (k->words[i].stack && !own_variable(k, k->words[i].addr))
 			out->words[out->nwords++] = k->words[i];
 }
 

@@ -334,8 +334,9 @@ bool wg_futex_owned(struct wg_ctx *c)
 
 			if (named || whole) {
 				owned(c, "mutex", (int32_t)tid,
-				      live || named ? WG_CERTAIN : WG_LIKELY, false,
-				      "the mutex's owner field");
+				      live || named || (whole && fx->nwords >= 8) ? WG_CERTAIN
+										  : WG_LIKELY,
+				      false, "the mutex's owner field");
 				return true;
 			}
 		}
