@@ -277,8 +277,7 @@ static void add_dead_writers(struct wg_ctx *c, uint32_t end, const struct ends *
 		bool child = false;
 
 		if (!b->pi[i].dead || d->ppid != c->p->pid || !d->end.known ||
-		    (served && !d->end.signal) ||
-		    b->pi[i].host != b->pi[c->proc].host)
+		    (served && !d->end.signal) || b->pi[i].host != b->pi[c->proc].host)
 			continue;
 		for (size_t k = 0; k < c->p->children.n; k++)
 			child |= c->p->children.v[k] == d->pid;
@@ -637,7 +636,10 @@ static void socket_targets(struct wg_ctx *c, const struct wg_file *x, bool write
 		return;
 	}
 	if (x->sock_remote && x->sock_remote[0]) {
-		wg_set_end(b, end, writes ? CL_PIPE_FULL : CL_PEER_SILENT, FATE_STUCK, WG_GUESS,
+		wg_set_end(b, end,
+			   writes && x->sock_state != WG_SOCK_CONNECTING ? CL_PIPE_FULL
+									 : CL_PEER_SILENT,
+			   FATE_STUCK, WG_GUESS,
 			   wg_say(b, "the peer %s %s; it could not be asked", x->sock_remote,
 				  x->sock_state == WG_SOCK_CONNECTING ? "does not answer"
 				  : writes			      ? "does not read"
@@ -683,8 +685,7 @@ static bool relays(const struct wg_b *b, int32_t i, int64_t pty)
 		size_t n = ep && !only->wait.fds.n ? ep->epoll.n : only->wait.fds.n;
 
 		for (size_t k = 0; k < n; k++) {
-			const struct wg_file *f =
-				fds[k].fd < 0 ? NULL : wg_fd(b, i, fds[k].fd);
+			const struct wg_file *f = fds[k].fd < 0 ? NULL : wg_fd(b, i, fds[k].fd);
 
 			if (!f || f->pty_index != pty)
 				return true;
@@ -747,8 +748,7 @@ static void tty_targets(struct wg_ctx *c, const struct wg_file *x, bool writes, 
 				n++;
 				break;
 			}
-			if (writes && !master && om &&
-			    reads_master(b, (int32_t)i, x->pty_index)) {
+			if (writes && !master && om && reads_master(b, (int32_t)i, x->pty_index)) {
 				wg_set_end(b, end, CL_PIPE_FULL, FATE_STUCK, WG_LIKELY,
 					   wg_say(b,
 						  "its output is held back (Ctrl-S; Ctrl-Q lets it "
@@ -1039,11 +1039,11 @@ static void one_wait(struct wg_ctx *c, double since)
 			continue;
 		b->e.v[k - 1].says = "on";
 		b->e.v[k - 1].certain = false;
-		b->e.v[k - 1].evidence = wg_say(
-			b,
-			"it sent something %s ago and got nothing since, but it looks again "
-			"from time to time and may give up",
-			wg_secs(b, since));
+		b->e.v[k - 1].evidence =
+			wg_say(b,
+			       "it sent something %s ago and got nothing since, but it looks again "
+			       "from time to time and may give up",
+			       wg_secs(b, since));
 		n->wobject = end->label;
 		for (uint32_t i = end->first; i; i = b->e.v[i - 1].next)
 			if (!wg_has_sec(b->e.v[i - 1].since) || b->e.v[i - 1].since < since)
