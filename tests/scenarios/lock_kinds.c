@@ -7,6 +7,9 @@
  * case: normal_shared_stopped class=stopped hung=true culprit=pid
  * case: c11_cycle class=deadlock hung=true
  * case: c11_owner_computes class=busy-cpu hung=false culprit=tid
+ * case: pi_self class=lock-self|no-waker hung=true
+ * case: pi_cycle class=deadlock hung=true
+ * case: pi_owner_computes class=busy-cpu hung=false culprit=tid
  * case: foreign_lock class=no-waker|unknown hung=any
  * case: signaller_paused class=no-waker hung=true
  * case: signaller_handles class=idle hung=false
@@ -26,7 +29,7 @@
 
 #include "scenario.h"
 
-static pthread_mutex_t m, *shared;
+static pthread_mutex_t m, pi[2], *shared;
 static pthread_cond_t c = PTHREAD_COND_INITIALIZER;
 static mtx_t a, b;
 static const char *kase;
@@ -63,6 +66,18 @@ static void *other(void *arg)
 		burn();
 	}
 	mtx_lock(&a);
+	return arg;
+}
+
+static void *inheriting(void *arg)
+{
+	pthread_mutex_lock(&pi[1]);
+	usleep(200000);
+	if (in("pi_owner_computes")) {
+		tell("culprit_tid %d", tid_now());
+		burn();
+	}
+	pthread_mutex_lock(&pi[0]);
 	return arg;
 }
 
@@ -183,6 +198,21 @@ int main(int argc, char **argv)
 		usleep(500000);
 		ready();
 		mtx_lock(&b);
+	}
+	if (!strncmp(kase, "pi_", 3)) { /* the kernel refuses what would close a ring: glibc waits for ever then */
+		pthread_mutexattr_t attr;
+
+		pthread_mutexattr_init(&attr);
+		pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT);
+		pthread_mutex_init(&pi[0], &attr);
+		pthread_mutex_init(&pi[1], &attr);
+		pthread_mutex_lock(&pi[0]);
+		if (!in("pi_self"))
+			spawn(inheriting, NULL);
+		usleep(500000);
+		ready();
+		pthread_mutex_lock(&pi[in("pi_self") ? 0 : 1]);
+		forever();
 	}
 	if (in("foreign_lock")) {
 		spawn(holds, NULL);

@@ -33,6 +33,7 @@
 #define BATCH 64	 /* processes that are read in one job */
 #define MAX_WANTED 65536
 #define LONGEST_POLL_S 1.0 /* an asked thread that sleeps that long between looks is waited for */
+#define HUNGRY_LOOKS 15 /* of twice CLOCK_LOOK_S: what a running thread that leaves none is waited for */
 #define CLOCK_LOOK_S 0.015 /* what running threads need to leave some samples */
 
 struct wanted { /* somebody at the other end, not looked at yet */
@@ -546,6 +547,17 @@ static double gap_for_pollers(struct run *r, double gap)
 	return gap;
 }
 
+/* On a loaded machine a thread gets a processor now and then: where it is then, is worth a wait. */
+static void wait_for_samples(struct run *r, struct wg_sampling *s)
+{
+	struct timespec t = { 0, (long)(CLOCK_LOOK_S * 2e9) };
+
+	for (int i = 0; i < HUNGRY_LOOKS && wg_sampling_hungry(s) && wg_pctx_left(wg_pctx(r->f), 1.0) > 0.5; i++) {
+		nanosleep(&t, NULL);
+		wg_sampling_drain(s);
+	}
+}
+
 static void second_sample(struct run *r, double since)
 {
 	struct wg_facts *f = r->f;
@@ -887,6 +899,7 @@ int wg_collect(struct wg_facts *f, const struct wg_collect_options *o)
 		if (left < MIN_LOOK_S)
 			left = MIN_LOOK_S;
 		wg_procfs_looks(f, wg_pctx_left(c, left), sampling);
+		wait_for_samples(&r, sampling);
 		second_sample(&r, first);
 		wg_sampling_finish(sampling);
 		c->sampled_at = wg_mono();

@@ -1352,6 +1352,11 @@ static void again_thread(struct wg_facts *f, struct wg_process *p, struct sample
 		t->wait.since_s += s->t.at - old->at;
 		t->last_ran_s += s->t.at - old->at;
 		t->start_age_s += s->t.at - old->at;
+	} else if (s->t.state == 'R' && old->state == 'S' && t->wait.op == WG_OP_SLEEP &&
+		   t->cpu_share < 0.02) {
+		/* Met awake between two sleeps, in which it spends nearly all of its time: they say more. */
+		t->last_ran_s = 0;
+		t->start_age_s += s->t.at - old->at;
 	} else {
 		take_thread(f, p, t, s, m);
 	}

@@ -6,7 +6,7 @@
  * /proc says only "running" for a thread on a CPU, and a stat() of some microseconds between
  * two sleeps is never caught by looking. The kernel's performance events see both, without
  * stopping anything:
- *  - spinning: a CPU-clock event gives the user's registers once a millisecond. An ordinary
+ *  - spinning: a CPU-clock event gives the user's registers some times a millisecond. An ordinary
  *    user may have it for his own processes where perf_event_paranoid is 2 or less;
  *  - repeated calls: the raw_syscalls tracepoint of these threads, as root and for the length
  *    of the gap. Every other thread of the host pays some tens of nanoseconds a call for that
@@ -48,7 +48,7 @@
 #define MAX_CALLS 192	 /* remembered of one thread */
 #define MAX_PCS 96
 #define RING_PAGES 8
-#define CLOCK_PERIOD_NS 1000000
+#define CLOCK_PERIOD_NS 250000 /* of its own time: a thread that yields gets little of it */
 #define LOOP_BUDGET 60000 /* instructions that are run to see whether a loop comes round */
 #define LOOP_TRIES 4	  /* samples from which that is tried */
 
@@ -446,6 +446,22 @@ size_t wg_sampling_regs(struct wg_sampling *s, struct wg_process *p, struct wg_r
 bool wg_sampling_any(const struct wg_sampling *s)
 {
 	return s && s->n;
+}
+
+bool wg_sampling_hungry(const struct wg_sampling *s)
+{
+	for (size_t i = 0; s && i < s->n; i++) {
+		const struct watched *w = s->w[i];
+		const struct wg_ptask *x = wg_ptask(wg_pproc(s->f, w->p), w->tid);
+		bool running = x && x->looks >= 2 && !w->npcs;
+
+		for (int k = 0; running && k < x->looks; k++)
+			running = x->seen[k].running;
+		for (int k = 0; running && k < w->nrings; k++)
+			if (w->rings[k].kind == CLOCK)
+				return true;
+	}
+	return false;
 }
 
 bool wg_sampling_sees_calls(const struct wg_sampling *s)
@@ -934,6 +950,11 @@ size_t wg_sampling_regs(struct wg_sampling *s, struct wg_process *p, struct wg_r
 	return 0;
 }
 bool wg_sampling_any(const struct wg_sampling *s)
+{
+	(void)s;
+	return false;
+}
+bool wg_sampling_hungry(const struct wg_sampling *s)
 {
 	(void)s;
 	return false;

@@ -133,6 +133,7 @@ static void resolve_running(struct wg_ctx *c)
 		/* Runnable all the time and given no processor: a quota, or a starved machine. */
 		wg_set_end(c->b, c->node, CL_BUSY_CPU, FATE_PENDING, WG_LIKELY,
 			   "it is ready to run and got almost no processor time");
+		n->end.missing = doubt;
 		n->wdoes = "is ready to run";
 		return;
 	}

@@ -208,6 +208,18 @@ static bool in_stdio(const struct wg_thread *t)
 	return false;
 }
 
+/* Nothing has a name here, but the words are a stdio lock's: a count, and a control block's
+ * address. */
+static bool stdio_words(const struct wg_ctx *c)
+{
+	const uint32_t *w = c->t->wait.futex.words;
+
+	for (size_t i = 0; i < c->t->native_stack.n; i++)
+		if (c->t->native_stack.v[i].symbol)
+			return false;
+	return c->t->native_stack.n && w[1] >= 1 && w[1] < 1000 && !(w[2] & 63);
+}
+
 static bool knows_tcbs(const struct wg_ctx *c)
 {
 	for (size_t i = 0; i < c->p->threads.n; i++)
@@ -258,6 +270,55 @@ static bool not_libcs(const struct wg_ctx *c)
 	return dynamic && !wg_is_plumbing(f);
 }
 
+static bool in_mutex_lock(const struct wg_thread *t)
+{
+	for (size_t i = 0; i < t->native_stack.n && i < 6; i++) {
+		const char *s = t->native_stack.v[i].symbol;
+
+		while (s && *s == '_')
+			s++;
+		if (s && !strncmp(s, "pthread_cond", 12))
+			return false;
+		if (s && !strncmp(s, "pthread_mutex_lock", 18))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * An inheriting mutex that would close a ring: the kernel refuses it, and glibc then waits for ever
+ * on a word of its own, for that is what the standard asks for. Which mutex it was is told nowhere;
+ * who waits for one that this thread holds, is the rest of the ring. Nobody: it holds it itself.
+ */
+static void refused(struct wg_ctx *c)
+{
+	struct wg_b *b = c->b;
+	int32_t self = c->t->ns_tid ? c->t->ns_tid : c->t->tid;
+
+	b->n.v[c->node].wobject = "priority-inheriting mutex";
+	for (uint32_t i = 0; i < c->p->threads.n; i++) {
+		const struct wg_thread *o = &c->p->threads.v[i];
+		int cmd = o->wait.futex.op & FUTEX_CMD;
+		struct wg_iedge *e;
+
+		if (o == c->t || o->wait.op != WG_OP_FUTEX || o->wait.futex.nwords < 1 ||
+		    (cmd != F_LOCK_PI && cmd != F_LOCK_PI2) ||
+		    (int32_t)(o->wait.futex.words[0] & OWNER_MASK) != self)
+			continue;
+		e = wg_edge(b, c->node, b->pi[c->proc].tbase + i, WG_EDGE_WAITS_FOR, false,
+			    "the kernel has refused a mutex that would close a ring, and that "
+			    "thread waits "
+			    "for one that this thread holds");
+		e->says = "for a priority-inheriting mutex, in a ring with";
+		e->since = c->t->wait.since_s;
+		return;
+	}
+	wg_set_end(b, c->node, CL_LOCK_SELF, FATE_STUCK, WG_LIKELY,
+		   "it locks a priority-inheriting mutex that it holds itself: the kernel has "
+		   "refused, and "
+		   "the library waits for ever");
+}
+
 bool wg_futex_owned(struct wg_ctx *c)
 {
 	const struct wg_futex *fx = &c->t->wait.futex;
@@ -295,6 +356,10 @@ bool wg_futex_owned(struct wg_ctx *c)
 			return true;
 		}
 	}
+	if (!fx->val && !w[0] && in_mutex_lock(c->t)) {
+		refused(c);
+		return true;
+	}
 	if (not_libcs(c))
 		return false;
 	/* robust: the owner's number stands in the word itself; a future's word has no number */
@@ -316,7 +381,8 @@ bool wg_futex_owned(struct wg_ctx *c)
 			      WG_CERTAIN, false, "the owner's thread descriptor");
 			return true;
 		}
-		if (in_stdio(c->t) && w[3] && tcb > 0x10000 && tcb < 1ull << 47 && knows_tcbs(c)) {
+		if ((in_stdio(c->t) || stdio_words(c)) && w[3] && tcb > 0x10000 &&
+		    tcb < 1ull << 47 && knows_tcbs(c)) {
 			stdio_orphan(c, tcb);
 			return true;
 		}
