@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -49,10 +50,10 @@ const char *wgm_time(double s)
 		snprintf(b, 48, "%.0f ms", s * 1e3);
 	else if (s < 120)
 		snprintf(b, 48, "%.1f s", s);
-	else if (s < 7200)
-		snprintf(b, 48, "%.0f min %.0f s", floor(s / 60), fmod(s, 60));
+	else if (s < 7200) /* cut, not rounded: 2 min 60 s is no time */
+		snprintf(b, 48, "%.0f min %.0f s", floor(s / 60), floor(fmod(s, 60)));
 	else
-		snprintf(b, 48, "%.0f h %.0f min", floor(s / 3600), fmod(s / 60, 60));
+		snprintf(b, 48, "%.0f h %.0f min", floor(s / 3600), floor(fmod(s / 60, 60)));
 	return b;
 }
 
@@ -226,8 +227,7 @@ static void print_device(FILE *out, struct wgm_analysis *a, const struct wgm_dev
 	const struct wgtr_device *raw = d->raw;
 	unsigned int shown = 0, hidden = 0;
 
-	fprintf(out, "\nGPU %d%s%s%s\n", d->index, *raw->name ? "  " : "",
-		wg_str(a->t->arena, raw->name),
+	fprintf(out, "%s%s%s\n", *raw->name ? "  " : "", wg_str(a->t->arena, raw->name),
 		d->total != WGM_NONE ? wg_fmt(a->t->arena, ", %s", wgm_size(d->total)) : "");
 	for (size_t i = 0; i < d->failures.n; i++) { /* what was never made good comes first */
 		if (d->failures.v[i]->recovered)
@@ -328,6 +328,69 @@ static void print_device(FILE *out, struct wgm_analysis *a, const struct wgm_dev
 	}
 }
 
+static bool in_vain(const struct wgm_device *d)
+{
+	for (size_t i = 0; i < d->failures.n; i++)
+		if (!d->failures.v[i]->recovered)
+			return true;
+	return false;
+}
+
+/* "0-4, 6" */
+static void print_indices(FILE *out, const int *index, int n)
+{
+	for (int i = 0, k; i < n; i = k) {
+		for (k = i + 1; k < n && index[k] == index[k - 1] + 1; k++)
+			;
+		fprintf(out, "%s%d", i ? ", " : "", index[i]);
+		if (k - i > 2)
+			fprintf(out, "-%d", index[k - 1]);
+		else if (k - i == 2)
+			fprintf(out, ", %d", index[k - 1]);
+	}
+}
+
+/*
+ * Devices of which there is the same to say are told once: eight workers that do alike are one
+ * paragraph. Those that came short come first.
+ */
+static void print_devices(FILE *out, struct wgm_analysis *a, unsigned int rows)
+{
+	char *body[WGTR_DEVICES] = { NULL };
+
+	for (int i = 0; i < WGTR_DEVICES; i++) {
+		size_t n = 0;
+		FILE *f = a->devices[i].used ? open_memstream(&body[i], &n) : NULL;
+
+		if (!f)
+			continue;
+		print_device(f, a, &a->devices[i], rows);
+		fclose(f);
+	}
+	for (int pass = 0; pass < 2; pass++)
+		for (int i = 0; i < WGTR_DEVICES; i++) {
+			int index[WGTR_DEVICES], n = 0;
+
+			if (!body[i] || in_vain(&a->devices[i]) != (pass == 0))
+				continue;
+			for (int k = i; k < WGTR_DEVICES; k++) {
+				if (!body[k] || strcmp(body[i], body[k]))
+					continue;
+				index[n++] = a->devices[k].index;
+				if (k > i) {
+					free(body[k]);
+					body[k] = NULL;
+				}
+			}
+			fputs("\nGPU ", out);
+			print_indices(out, index, n);
+			fputs(n > 1 ? ", each" : "", out);
+			fputs(body[i], out);
+			free(body[i]);
+			body[i] = NULL;
+		}
+}
+
 void wgm_print(FILE *out, struct wgm_analysis *a, unsigned int rows)
 {
 	struct wgm_trace *t = a->t;
@@ -343,9 +406,7 @@ void wgm_print(FILE *out, struct wgm_analysis *a, unsigned int rows)
 		used += a->devices[i].used;
 	if (!used)
 		fputs("\nNo device memory was allocated, and none asked for in vain.\n", out);
-	for (int i = 0; i < WGTR_DEVICES; i++)
-		if (a->devices[i].used)
-			print_device(out, a, &a->devices[i], rows);
+	print_devices(out, a, rows);
 	if (a->host_peak)
 		fprintf(out, "\nPinned host memory: %s at its peak (%s), %s at the end\n",
 			wgm_size(a->host_peak), wgm_time(a->host_peak_at_s),
