@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -307,6 +308,34 @@ static size_t place_of(const struct wg_facts *f, size_t n, const struct wg_proce
 	return SIZE_MAX;
 }
 
+/*
+ * Of a device the asker may know more than the process: its reader sees what the recorder last
+ * looked at, and whoever can ask the driver himself has the numbers of now.
+ */
+static void fresher_devices(struct wg_process *own, const struct wg_process *outside)
+{
+	for (size_t i = 0; i < own->devices.n; i++)
+		for (size_t k = 0; k < outside->devices.n; k++) {
+			struct wg_device *d = &own->devices.v[i];
+			const struct wg_device *x = &outside->devices.v[k];
+
+			if (!d->uuid || !x->uuid || strcasecmp(d->uuid, x->uuid))
+				continue;
+			if (wg_has_int(x->free) && !wg_has_sec(x->free_age_s)) {
+				d->free = x->free;
+				d->free_age_s = WG_NO_SEC;
+				if (wg_has_int(d->least_free) && d->free < d->least_free)
+					d->least_free = d->free;
+			}
+			if (!wg_has_int(d->utilization))
+				d->utilization = x->utilization;
+			if (!wg_has_sec(d->power_w)) {
+				d->power_w = x->power_w;
+				d->power_limit_w = x->power_limit_w;
+			}
+		}
+}
+
 static void take(struct wg_facts *f, size_t at, struct wg_process *own)
 {
 	struct wg_process *outside = f->procs.v[at];
@@ -323,6 +352,7 @@ static void take(struct wg_facts *f, size_t at, struct wg_process *own)
 	own->start_ticks = outside->start_ticks;
 	if (elsewhere)
 		translate(f, own, outside);
+	fresher_devices(own, outside);
 	/* The children of now, with the numbers that we know them by. */
 	own->children = outside->children;
 	own->pid = outside->pid;

@@ -146,12 +146,13 @@ void wg_recorded_sort(struct wg_recorded_list *l, enum wg_recorded_sort by)
 
 static const char *devices_text(struct wg_arena *a, const struct wg_process *p)
 {
-	const char *s = "";
+	int64_t *index = wg_alloc(a, (p->devices.n + 1) * sizeof(*index));
+	size_t n = 0;
 
 	for (size_t i = 0; i < p->devices.n; i++)
 		if (wg_has_int(p->devices.v[i].index))
-			s = wg_fmt(a, "%s%s%lld", s, *s ? "," : "", (long long)p->devices.v[i].index);
-	return *s ? s : "-";
+			index[n++] = p->devices.v[i].index;
+	return n ? wg_ranges_text(a, index, n) : "-";
 }
 
 const char *wg_recorded_line(struct wg_recorded_list *l, const struct wg_recorded *r, int width)

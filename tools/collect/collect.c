@@ -14,6 +14,7 @@
 #include "collect.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -585,6 +586,12 @@ static void second_sample(struct run *r, double since)
 			wg_limits_again(f, all[j]);
 			if (k->rec)
 				wg_rec_again(f, all[j], k->rec, gap);
+			if (k->mem && wg_stdio_doubtful(all[j])) {
+				struct wg_symbols *s = wg_symbols_open(k->mem);
+
+				wg_stdio_again(f, all[j], k->mem, s);
+				wg_symbols_close(s);
+			}
 		}
 		wg_prefetch_free(f, b, all, n);
 	}
@@ -867,6 +874,7 @@ int wg_collect(struct wg_facts *f, const struct wg_collect_options *o)
 	raise_limit(&r);
 	given_descriptors(&r);
 	wg_host_scan(f);
+	f->self_pid = (int32_t)getpid();
 	rc = open_asked(&r);
 	if (rc)
 		goto out;

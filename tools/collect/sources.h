@@ -67,6 +67,12 @@ int wg_python_collect(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 		      struct wg_symbols *s);
 int wg_stdio_collect(struct wg_facts *f, struct wg_process *p, struct wg_mem *m,
 		     struct wg_symbols *s); /* needs p->files */
+/*
+ * Does it matter whether what sits in a buffer grows? A few bytes can be left over from the start,
+ * and what follows a recent write may be about to be written.
+ */
+bool wg_stdio_doubtful(const struct wg_process *p);
+void wg_stdio_again(struct wg_facts *f, struct wg_process *p, struct wg_mem *m, struct wg_symbols *s);
 
 /* ---- the kernel's view (procfs.c, files.c, limits.c) ------------------------- */
 

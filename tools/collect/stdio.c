@@ -375,11 +375,61 @@ static bool read_python(struct ctx *c)
 
 /* ---- all together --------------------------------------------------------------------- */
 
+static void gather(struct ctx *c, bool *files, bool *python)
+{
+	uint64_t filebuf[2];
+
+	c->tmp = wg_arena_new();
+	wg_mem_forget(c->m);
+	*files = read_files(c);
+	cxx_symbol(c, "_ZTVSt13basic_filebufIcSt11char_traitsIcEE", filebuf);
+	if (filebuf[0])
+		read_standard_streams(c);
+	if (filebuf[0] && c->unused.n)
+		find_filebufs(c, filebuf);
+	else
+		for (size_t i = 0; i < c->unused.n; i++)
+			add(c, c->unused_fd.v[i], 0, "stdio FILE");
+	*python = read_python(c);
+}
+
+bool wg_stdio_doubtful(const struct wg_process *p)
+{
+	for (size_t i = 0; i < p->files.n; i++) {
+		const struct wg_file *x = &p->files.v[i];
+
+		if (wg_has_int(x->user_buffered_bytes) && x->user_buffered_bytes > 0 &&
+		    (x->user_buffered_bytes < 256 ||
+		     (wg_has_sec(x->last_write_age_s) && x->last_write_age_s < 3)))
+			return true;
+	}
+	return false;
+}
+
+void wg_stdio_again(struct wg_facts *f, struct wg_process *p, struct wg_mem *m, struct wg_symbols *s)
+{
+	struct ctx c = { .f = f, .p = p, .m = m, .s = s };
+	bool files, python;
+
+	if (wg_mem_error(m))
+		return;
+	gather(&c, &files, &python);
+	for (size_t i = 0; i < c.tallies.n; i++) {
+		const struct tally *t = &c.tallies.v[i];
+		struct wg_file *x = wg_find_file(p, t->fd);
+
+		if (!x || !wg_has_int(x->user_buffered_bytes) || (!t->bytes && !python))
+			continue;
+		x->user_buffered_delta = t->bytes - x->user_buffered_bytes;
+		x->user_buffered_bytes = t->bytes;
+	}
+	wg_arena_free(c.tmp);
+}
+
 int wg_stdio_collect(struct wg_facts *f, struct wg_process *p, struct wg_mem *m,
 		     struct wg_symbols *s)
 {
 	struct ctx c = { .f = f, .p = p, .m = m, .s = s };
-	uint64_t filebuf[2];
 	bool files, python;
 
 	if (wg_mem_error(m)) {
@@ -387,18 +437,7 @@ int wg_stdio_collect(struct wg_facts *f, struct wg_process *p, struct wg_mem *m,
 			       "the process' memory cannot be read: see process memory", NULL);
 		return 0;
 	}
-	c.tmp = wg_arena_new();
-	wg_mem_forget(m);
-	files = read_files(&c);
-	cxx_symbol(&c, "_ZTVSt13basic_filebufIcSt11char_traitsIcEE", filebuf);
-	if (filebuf[0])
-		read_standard_streams(&c);
-	if (filebuf[0] && c.unused.n)
-		find_filebufs(&c, filebuf);
-	else
-		for (size_t i = 0; i < c.unused.n; i++)
-			add(&c, c.unused_fd.v[i], 0, "stdio FILE");
-	python = read_python(&c);
+	gather(&c, &files, &python);
 	if (!files)
 		wg_add_missing(f, p, "stdio buffers", "no glibc with _IO_list_all is loaded", NULL);
 	for (size_t i = 0; i < c.tallies.n; i++) {

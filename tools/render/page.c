@@ -225,6 +225,19 @@ const char *wg_bytes_text(struct wg_arena *a, int64_t v)
 	return wg_fmt(a, x < 100 ? "%.1f %s" : "%.0f %s", x, units[u]);
 }
 
+const char *wg_ranges_text(struct wg_arena *a, const int64_t *v, size_t n)
+{
+	const char *s = "";
+
+	for (size_t i = 0, k; i < n; i = k) {
+		for (k = i + 1; k < n && v[k] == v[k - 1] + 1; k++)
+			;
+		s = wg_fmt(a, k - i > 2 ? "%s%s%lld-%lld" : k - i == 2 ? "%s%s%lld, %lld" : "%s%s%lld", s,
+			   i ? ", " : "", (long long)v[i], (long long)v[k - 1]);
+	}
+	return s;
+}
+
 const char *wg_time_text(struct wg_arena *a, double s)
 {
 	if (!wg_has_sec(s))

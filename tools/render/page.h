@@ -40,6 +40,7 @@ int wg_page_print(FILE *out, const struct wg_page *p, bool color);
 
 /* Numbers as people read them. */
 const char *wg_bytes_text(struct wg_arena *a, int64_t v);  /* "1.5 GiB"; "?" absent */
+const char *wg_ranges_text(struct wg_arena *a, const int64_t *v, size_t n); /* "0-4, 6", rising */
 const char *wg_time_text(struct wg_arena *a, double s);	   /* "3 min 20 s"; "?" absent */
 
 #endif

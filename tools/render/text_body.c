@@ -70,45 +70,73 @@ static void failure_text(struct wg_page *page, const struct wg_failure *x, bool 
 	}
 }
 
+static const char *device_text(struct wg_arena *a, const struct wg_device *d)
+{
+	const char *s = "";
+
+	if (wg_has_int(d->free))
+		s = wg_has_int(d->total) ? wg_fmt(a, "%s of %s free", wg_bytes_text(a, d->free),
+						  wg_bytes_text(a, d->total)) :
+					   wg_fmt(a, "%s free", wg_bytes_text(a, d->free));
+	else if (wg_has_int(d->total))
+		s = wg_fmt(a, "%s in all", wg_bytes_text(a, d->total));
+	if (wg_has_int(d->free) && wg_has_sec(d->free_age_s) && d->free_age_s >= 60)
+		s = wg_fmt(a, "%s (as looked at more than %.0f min ago)", s,
+			   floor(d->free_age_s / 60));
+	if (wg_has_int(d->own))
+		s = join(a, s, wg_fmt(a, "%s held here%s", wg_bytes_text(a, d->own),
+				      wg_has_int(d->peak) && d->peak > d->own ?
+					      wg_fmt(a, " (peak %s)", wg_bytes_text(a, d->peak)) :
+					      ""));
+	if (wg_has_int(d->least_free))
+		s = join(a, s, wg_fmt(a, "never less than %s free", wg_bytes_text(a, d->least_free)));
+	if (wg_has_int(d->utilization))
+		s = join(a, s, wg_fmt(a, "%lld %% busy", (long long)d->utilization));
+	if (wg_has_sec(d->power_w))
+		s = join(a, s, wg_has_sec(d->power_limit_w) ?
+				       wg_fmt(a, "%.0f of %.0f W", d->power_w, d->power_limit_w) :
+				       wg_fmt(a, "%.0f W", d->power_w));
+	return *s ? s : "nothing known";
+}
+
+static const char *device_name(struct wg_arena *a, const struct wg_device *d)
+{
+	return d->name ? wg_fmt(a, "%s: ", d->name) : "";
+}
+
 static void devices(struct wg_page *page, const struct wg_process *p, bool all)
 {
 	struct wg_arena *a = page->arena;
+	bool *told = wg_alloc(a, p->devices.n + 1);
 
 	if (!p->devices.n)
 		return;
 	heading(page, "Devices");
 	for (size_t i = 0; i < p->devices.n; i++) {
 		const struct wg_device *d = &p->devices.v[i];
-		const char *s = "";
+		const char *s = device_text(a, d), *name = device_name(a, d);
+		int64_t *index = wg_alloc(a, (p->devices.n + 1) * sizeof(*index));
+		size_t n = 0;
 
-		if (wg_has_int(d->free))
-			s = wg_has_int(d->total) ? wg_fmt(a, "%s of %s free", wg_bytes_text(a, d->free),
-							  wg_bytes_text(a, d->total)) :
-						   wg_fmt(a, "%s free", wg_bytes_text(a, d->free));
-		else if (wg_has_int(d->total))
-			s = wg_fmt(a, "%s in all", wg_bytes_text(a, d->total));
-		if (wg_has_int(d->own))
-			s = join(a, s, wg_fmt(a, "this process holds %s%s", wg_bytes_text(a, d->own),
-					      wg_has_int(d->peak) && d->peak > d->own ?
-						      wg_fmt(a, " (peak %s)",
-							     wg_bytes_text(a, d->peak)) :
-						      ""));
-		if (wg_has_int(d->least_free))
-			s = join(a, s, wg_fmt(a, "least free so far %s",
-					      wg_bytes_text(a, d->least_free)));
-		if (wg_has_int(d->utilization))
-			s = join(a, s, wg_fmt(a, "%lld %% busy", (long long)d->utilization));
-		if (wg_has_sec(d->power_w))
-			s = join(a, s, wg_has_sec(d->power_limit_w) ?
-					       wg_fmt(a, "%.0f of %.0f W", d->power_w,
-						      d->power_limit_w) :
-					       wg_fmt(a, "%.0f W", d->power_w));
+		if (told[i])
+			continue;
+		/* Eight devices of which there is the same to say are one line. */
+		for (size_t k = i; k < p->devices.n; k++) {
+			const struct wg_device *x = &p->devices.v[k];
+
+			if (k > i && (all || d->failures.n || d->other_processes.n || x->failures.n ||
+				      x->other_processes.n || !wg_has_int(x->index) ||
+				      !wg_has_int(d->index) || strcmp(name, device_name(a, x)) ||
+				      strcmp(s, device_text(a, x))))
+				continue;
+			told[k] = true;
+			index[n++] = x->index;
+		}
 		wg_wrap(page, WG_PLAIN,
-			wg_has_int(d->index) ?
-				wg_fmt(a, "  GPU %lld  %s%s", (long long)d->index,
-				       d->name ? d->name : "", d->name ? ": " : "") :
-				"  GPU ?  ",
-			"    ", *s ? s : "nothing known");
+			wg_has_int(d->index) ? wg_fmt(a, "  GPU %s  %s", wg_ranges_text(a, index, n),
+						      name) :
+					       "  GPU ?  ",
+			"    ", n > 1 ? wg_fmt(a, "each %s", s) : s);
 		for (size_t k = 0; k < d->other_processes.n && (all || k < 4); k++)
 			wg_line(page, WG_PLAIN, "    also on it: pid %d with %s",
 				d->other_processes.v[k].pid,
@@ -421,6 +449,7 @@ struct group {
 	size_t count;
 	double oldest, youngest;
 	const char *tids;
+	const char *name; /* of its threads; "worker-*" where they differ in their ends */
 	int rank; /* order: asked for first, bystanders last */
 };
 
@@ -632,7 +661,7 @@ static void thread_group(struct wg_page *page, const struct group *g, const stru
 	const struct wg_wait_view *v = g->view;
 	const char *s, *head;
 
-	head = t->name ? wg_cut(a, t->name, 24) : NULL;
+	head = g->name ? wg_cut(a, g->name, 24) : NULL;
 	head = g->count > 1 ? wg_fmt(a, "  %zu x %s", g->count, head ? head : "thread") :
 			      wg_fmt(a, "  %d %s%s", t->tid, head ? head : "",
 				     t->tid == p->pid ? " (main)" : "");
@@ -699,6 +728,20 @@ static int group_order(const void *x, const void *y)
 	return a->first->tid < b->first->tid ? -1 : a->first->tid > b->first->tid;
 }
 
+/* What two names begin with, and a star; NULL where that is next to nothing. */
+static const char *common_name(struct wg_arena *a, const char *x, const char *y)
+{
+	size_t n = 0;
+
+	if (!x || !y || !strcmp(x, y))
+		return x && y ? x : NULL;
+	while (x[n] && x[n] == y[n])
+		n++;
+	while (n && (x[n] & 0xc0) == 0x80) /* not within a character */
+		n--;
+	return n >= 2 ? wg_fmt(a, "%.*s*", (int)n, x) : NULL;
+}
+
 static void threads(struct wg_page *page, const struct wg_graph *g, const struct wg_process *p,
 		    const struct wg_wait_view *views, const bool *idle, size_t nviews, bool all)
 {
@@ -721,12 +764,14 @@ static void threads(struct wg_page *page, const struct wg_graph *g, const struct
 		if (!at) {
 			at = &groups[n++];
 			at->first = t;
+			at->name = t->name;
 			at->view = v;
 			at->idle = i < nviews && idle[i];
 			at->oldest = at->youngest = since;
 			at->rank = 2;
 		}
 		at->count++;
+		at->name = common_name(a, at->name, t->name);
 		if (wg_has_sec(since) && (!wg_has_sec(at->oldest) || since > at->oldest))
 			at->oldest = since;
 		if (wg_has_sec(since) && (!wg_has_sec(at->youngest) || since < at->youngest))
