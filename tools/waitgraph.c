@@ -144,7 +144,12 @@ int main(int argc, char **argv)
 	}
 	for (size_t i = 0; i < NVERBS; i++)
 		if (!strcmp(argv[1], verbs[i].name)) {
-			int rc = verbs[i].run(argc - 1, argv + 1);
+			char name[32];
+			int rc;
+
+			snprintf(name, sizeof(name), "waitgraph %s", argv[1]);
+			argv[1] = name; /* how getopt's messages begin */
+			rc = verbs[i].run(argc - 1, argv + 1);
 
 			if (fflush(stdout) && errno != EPIPE) {
 				perror("waitgraph: writing the output");

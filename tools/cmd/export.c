@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* export.c - waitgraph export --format F TRACE...: traces for other tools. */
-#include "cmd.h"
-
-#include "../memory/export.h"
-#include "../memory/outfile.h"
-
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "../memory/export.h"
+#include "../memory/outfile.h"
+#include "cmd.h"
+#include "traces.h"
 
 static void help(FILE *out)
 {
@@ -27,72 +26,38 @@ static void help(FILE *out)
 
 int wg_cmd_export(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "format", required_argument, NULL, 'F' },
-		{ "output", required_argument, NULL, 'o' },
-		{ "force", no_argument, NULL, 'f' },
-		{ "at-end", no_argument, NULL, 'e' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
-	const struct wgm_form *form = NULL;
-	const char *path = NULL;
-	bool force = false, at_end = false;
+	struct wg_traces_ask q = { .verb = "export", .help = help, .letters = "Fofe", .least = 1 };
 	struct wgm_analysis **all;
 	struct wgm_outfile f;
 	size_t n;
-	int c, code, err;
+	int code = wg_traces_options(&q, argc, argv), err;
 
-	optind = 0;
-	while ((c = getopt_long(argc, argv, "F:o:feh", options, NULL)) != -1) {
-		switch (c) {
-		case 'F':
-			form = wgm_form_find(optarg);
-			if (!form) {
-				fprintf(stderr, "waitgraph export: no format '%s'\n\n", optarg);
-				help(stderr);
-				return WG_EXIT_USAGE;
-			}
-			break;
-		case 'o':
-			path = optarg;
-			break;
-		case 'f':
-			force = true;
-			break;
-		case 'e':
-			at_end = true;
-			break;
-		case 'h':
-			help(stdout);
-			return 0;
-		default:
-			help(stderr);
-			return WG_EXIT_USAGE;
-		}
-	}
-	if (!form || optind == argc) {
+	if (code != WG_GO_ON)
+		return code;
+	if (!q.form) {
 		help(stderr);
 		return WG_EXIT_USAGE;
 	}
-	if (form->own_file && !path)
-		return wg_fail(WG_EXIT_USAGE, "export", "%s needs -o FILE", form->name);
-	if (form->binary && !path && isatty(STDOUT_FILENO))
-		return wg_fail(WG_EXIT_USAGE, "export", "%s is not for a terminal: -o FILE", form->name);
-	code = wgm_open_all("export", argv + optind, argc - optind, &all, &n, wgm_analyse);
+	if (q.form->own_file && !q.output)
+		return wg_fail(WG_EXIT_USAGE, "export", "%s needs -o FILE", q.form->name);
+	if (q.form->binary && !q.output && isatty(STDOUT_FILENO))
+		return wg_fail(WG_EXIT_USAGE, "export", "%s is not for a terminal: -o FILE", q.form->name);
+	code = wgm_open_all(q.verb, q.paths, q.npaths, &all, &n, wgm_analyse);
 	if (!n)
 		return code ? code : WG_EXIT_NOINPUT;
-	err = wgm_outfile_open(&f, path, force);
+	err = wgm_outfile_open(&f, q.output, q.force);
 	if (err) {
-		code = wg_fail(wg_exit_of_outfile(err), "export", "%s: %s", path,
+		code = wg_fail(wg_exit_of_outfile(err), "export", "%s: %s", q.output,
 			       wgm_outfile_why(err));
 		wgm_close_all(all, n);
 		return code;
 	}
-	err = form->write(all, n, f.out, f.temporary, at_end);
+	err = q.form->write(all, n, f.out, f.temporary, q.at_end);
 	if (err == -EBADMSG)
 		code = wg_fail(WG_EXIT_DATA, "export", "%s: corrupt", all[0]->t->path);
 	err = wgm_outfile_close(&f, !err) ?: err;
+	if (err == -EPIPE && !q.output) /* `| head` has what it wanted */
+		err = 0;
 	if (err && !code)
 		code = wg_fail(WG_EXIT_DEFECT, "export", "writing failed: %s", strerror(-err));
 	wgm_close_all(all, n);
