@@ -2,6 +2,7 @@
 /* Native stacks of programs that go on running, against what gdb says about them. */
 #include "target.h"
 
+#include <dlfcn.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
 
@@ -69,6 +70,17 @@ static size_t ask_gdb(pid_t pid, struct names *all, size_t most)
 	return n;
 }
 
+/* One function has several names (gsignal and raise): in the C library, which we have as well. */
+static bool same_function(const char *a, const char *b)
+{
+	void *x;
+
+	if (!strcmp(a, b))
+		return true;
+	x = dlsym(RTLD_DEFAULT, a);
+	return x && x == dlsym(RTLD_DEFAULT, b);
+}
+
 /* Ours, inlined frames left out, must follow gdb's order: gdb shows inlined ones besides. */
 static bool agrees(const struct wg_thread *t, const struct names *g, bool say)
 {
@@ -83,7 +95,7 @@ static bool agrees(const struct wg_thread *t, const struct names *g, bool say)
 		if (!fr->symbol) /* gdb says "??" or "<signal handler called>" there */
 			continue;
 		core(fr->symbol, want, sizeof(want));
-		while (at < g->n && strcmp(g->name[at], want))
+		while (at < g->n && !same_function(g->name[at], want))
 			at++;
 		if (at == g->n) {
 			if (say) {

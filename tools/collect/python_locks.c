@@ -83,10 +83,14 @@ static bool waits_for(struct wg_py *py, uint64_t object, enum kind kind, uint64_
 	switch (kind) {
 	case LOCK:
 	case RLOCK:
-		if (py->o.minor >= 14) /* a mutex in the object; the thread is parked on it */
-			return wg_py_u64(py, futex - PARKED_ADDR, &parked) &&
-			       parked == object + LOCK_SEM;
-		return wg_py_u64(py, object + LOCK_SEM, &word) && word == futex;
+		/*
+		 * A mutex in the object on which the thread is parked: since 3.14, and `lock` since a
+		 * patch release of 3.13, which no offset tells. Both are what memory has to show.
+		 */
+		if (py->o.minor >= 13 && wg_py_u64(py, futex - PARKED_ADDR, &parked) &&
+		    parked == object + LOCK_SEM)
+			return true;
+		return py->o.minor < 14 && wg_py_u64(py, object + LOCK_SEM, &word) && word == futex;
 	case SIMPLE_QUEUE:
 		if (py->o.minor >= 13) /* parked on the queue's own flag */
 			return wg_py_u64(py, futex - PARKED_ADDR, &parked) &&
