@@ -209,6 +209,11 @@ static void with_registers(void **state)
 	for (size_t i = 0; i < t.p->threads.n; i++) {
 		const struct wg_thread *x = &t.p->threads.v[i];
 
+		for (size_t k = 0; !x->native_complete && k < x->native_stack.n; k++)
+			print_message("thread %d, frame %zu: %s+0x%llx of %s\n", x->tid, k,
+				      x->native_stack.v[k].symbol ? x->native_stack.v[k].symbol : "",
+				      (unsigned long long)x->native_stack.v[k].offset,
+				      x->native_stack.v[k].module ? x->native_stack.v[k].module : "?");
 		assert_true(x->native_complete);
 		assert_int_equal(x->native_certainty, WG_CERTAIN);
 		assert_int_equal(x->fsbase, regs[i].fsbase);
