@@ -27,6 +27,8 @@ import argparse, atexit, concurrent.futures, hashlib, json, os, re, shlex, shuti
 import tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../contract"))
+import contract  # noqa: E402
 NOBODY = 65534
 
 
@@ -198,7 +200,7 @@ def run(case, opt):
             os.makedirs(opt.keep_facts, exist_ok=True)
             with open(f"{opt.keep_facts}/{case['id'].replace('/', '.')}.json", "w") as f:
                 f.write(r.stdout.decode())
-        problems = judge(case, doc, r.returncode, read_out(out), opt)
+        problems = judge(case, doc, r.returncode, read_out(out), opt) + contract.problems(doc)[:5]
         if opt.fixtures and not problems and doc["verdict"]["class"] != "unknown":
             keep_fixture(case, r.stdout.decode(), read_out(out), proc.pid, opt)
         v = doc["verdict"]

@@ -90,8 +90,9 @@ int wg_cmd_demo(int argc, char **argv)
 	struct wg_arena *a = wg_arena_new();
 	const struct demo *d = &demos[0];
 	bool json = false, keep = false;
-	char dir[] = "/tmp/waitgraph-demo-XXXXXX", number[16];
-	const char *own;
+	const char *own, *tmp = getenv("TMPDIR");
+	char *dir = wg_fmt(a, "%s/waitgraph-demo-XXXXXX", tmp && *tmp == '/' ? tmp : "/tmp");
+	char number[16];
 	pid_t pid, asker;
 	int c, rc = WG_EXIT_OK, status;
 

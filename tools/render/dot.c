@@ -112,7 +112,7 @@ int wg_render_dot(FILE *out, const struct wg_graph *g)
 	fputs(";\n", out);
 	for (size_t p = 0; p <= f->procs.n; p++) {
 		const struct wg_process *q = p < f->procs.n ? f->procs.v[p] : NULL;
-		size_t nidle = 0, any = 0;
+		size_t nrest = 0, any = 0;
 
 		for (size_t i = 0; i < g->nodes.n; i++)
 			any += g->nodes.v[i].process == q;
@@ -127,27 +127,28 @@ int wg_render_dot(FILE *out, const struct wg_graph *g)
 					      q->alive ? "" : " (dead)"), 60);
 			fputs(";\n", out);
 		}
+		for (size_t i = 0; q && i < q->threads.n; i++)
+			nrest += !q->threads.v[i].ours;
 		for (size_t i = 0; i < g->nodes.n; i++) {
 			const struct wg_node *n = &g->nodes.v[i];
 			size_t kind = n->kind < sizeof(looks) / sizeof(looks[0]) ? n->kind : 0;
 
 			if (n->process != q)
 				continue;
-			if (hidden[i]) {
-				nidle++;
+			if (hidden[i])
 				continue;
-			}
+			nrest -= n->thread && !n->thread->ours && n->kind == WG_NODE_THREAD;
 			fprintf(out, "\t\tn%zu [shape=%s, fillcolor=\"%s\"%s, label=", i,
 				looks[kind].shape, looks[kind].color,
 				culprit(g, n) ? ", color=red, penwidth=3" : "");
 			quoted(out, a, n->label ? n->label : n->id, 40);
 			fputs("];\n", out);
 		}
-		if (nidle)
+		if (nrest)
 			fprintf(out,
-				"\t\tidle%zu [shape=box, style=\"filled,dashed\", "
-				"fillcolor=\"#f7f7f7\", label=\"%zu thread%s that wait%s by design\"];\n",
-				p, nidle, nidle == 1 ? "" : "s", nidle == 1 ? "s" : "");
+				"\t\trest%zu [shape=box, style=\"filled,dashed\", "
+				"fillcolor=\"#f7f7f7\", label=\"%zu more thread%s without a part in it\"];\n",
+				p, nrest, nrest == 1 ? "" : "s");
 		if (q)
 			fputs("\t}\n", out);
 	}
@@ -161,7 +162,8 @@ int wg_render_dot(FILE *out, const struct wg_graph *g)
 				       wg_fmt(a, "%s, %s", wg_edge_kind_names[e->kind],
 					      wg_time_text(a, e->since_s)) :
 				       wg_edge_kind_names[e->kind], 40);
-		fprintf(out, "%s, edgetooltip=", e->certain ? "" : ", style=dashed");
+		fprintf(out, "%s%s, edgetooltip=", e->certain ? "" : ", style=dashed",
+			e->step ? ", color=\"#c00000\", penwidth=2" : "");
 		quoted(out, a, e->evidence, 60);
 		fputs("];\n", out);
 	}

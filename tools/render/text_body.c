@@ -534,7 +534,7 @@ static const char *module_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-static void native_line(struct wg_page *page, const struct wg_frame *f)
+static void native_line(struct wg_page *page, const struct wg_frame *f, size_t times)
 {
 	struct wg_arena *a = page->arena;
 	const char *where = "", *doubt = f->certainty == WG_GUESS  ? " (a guess)" :
@@ -548,8 +548,10 @@ static void native_line(struct wg_page *page, const struct wg_frame *f)
 	else if (f->module)
 		where = module_name(f->module);
 	if (f->symbol)
-		wg_line(page, WG_PLAIN, "    c   %-52s %s%s%s", wg_cut(a, f->symbol, 52), where,
-			f->inlined ? " (inlined)" : "", doubt);
+		wg_line(page, WG_PLAIN, "    c   %-52s %s%s%s",
+			times > 1 ? wg_fmt(a, "%s  (%zu times)", wg_cut(a, f->symbol, 38), times) :
+				    wg_cut(a, f->symbol, 52),
+			where, f->inlined ? " (inlined)" : "", doubt);
 	else
 		wg_line(page, WG_PLAIN, "    c   %-52s %s%s",
 			f->module ? wg_fmt(a, "+0x%llx", (unsigned long long)f->offset) :
@@ -565,6 +567,23 @@ static void python_line(struct wg_page *page, const struct wg_pyframe *f)
 		wg_cut(a, f->function ? f->function : "?", 40),
 		f->file ? wg_cut_path(a, f->file, 44) : "?",
 		wg_has_int(f->line) ? wg_fmt(a, ":%lld", (long long)f->line) : "");
+}
+
+/* A function that calls itself from one place: how many frames of it follow one another. */
+static size_t repeats(const struct wg_thread *t, size_t i)
+{
+	const struct wg_frame *f = &t->native_stack.v[i];
+	size_t n = 1;
+
+	while (f->symbol && i + n < t->native_stack.n) {
+		const struct wg_frame *x = &t->native_stack.v[i + n];
+
+		if (!str_eq(x->symbol, f->symbol) || !str_eq(x->module, f->module) ||
+		    x->line != f->line || x->inlined != f->inlined || x->certainty != f->certainty)
+			break;
+		n++;
+	}
+	return n;
 }
 
 static void stacks(struct wg_page *page, const struct wg_thread *t, bool all)
@@ -609,7 +628,10 @@ static void stacks(struct wg_page *page, const struct wg_thread *t, bool all)
 		if (outer && evals > 1 && !all) /* where between the Python frames is not known */
 			continue;
 		if (printed < max) {
-			native_line(page, f);
+			size_t n = all ? 1 : repeats(t, i);
+
+			native_line(page, f, n);
+			i += n - 1;
 			printed++;
 		} else {
 			hidden++;
