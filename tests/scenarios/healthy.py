@@ -172,6 +172,7 @@ NGINX = """daemon off; master_process on; worker_processes 2; pid nginx.pid; err
 events {} http { access_log off; client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;
 server { listen 127.0.0.1:PORT; root .; } }"""
 PGBIN = "/usr/lib/postgresql"
+DROP = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 
 class Program:
@@ -258,7 +259,7 @@ def programs():
         b = pg()
         os.chmod(w, 0o777)
         cmd = [b + "/initdb", "-D", w + "/pg", "-A", "trust", "-U", "u"]
-        run_in(w, *((["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.getuid() == 0 else []) + cmd))
+        run_in(w, *((DROP if os.getuid() == 0 else []) + cmd))
         e["PGHOST"], e["PGUSER"], e["PGDATABASE"] = w, "u", "postgres"
         e["PATH"] = b + ":" + e["PATH"]
     pgs = "exec $SETPRIV postgres -D pg -k $PWD -h ''"
@@ -360,7 +361,7 @@ def drain(fd):
 def start(prog, work, env, user):
     procs, fds = [], []
     for i, cmd in enumerate(prog.cmds):
-        pre = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if user else []
+        pre = DROP if user else []
         if prog.tty and i == 0:
             a, b = pty.openpty()
             if user:
@@ -397,15 +398,49 @@ def kill_all(procs):
             break
 
 
+class Running:
+    """A program that was started, in a directory of its own."""
+    def __init__(self, p, n, base, opt, drop, lib):
+        self.prog, self.n, self.left_out, self.asked, self.seen = p, n, None, 0, collections.Counter()
+        self.work = work = tempfile.mkdtemp(dir=base)
+        os.chmod(work, 0o755)
+        for name, text in (("Makefile", MAKEFILE), ("build.ninja", NINJA), ("src.c", SRC), ("cxx.cc", CXX)):
+            write(work, name, text)
+        env = dict(os.environ, WORK=work, HOME=work, SETPRIV=" ".join(DROP) if os.getuid() == 0 and not drop else "")
+        for rust in ("RUSTUP_HOME", "CARGO_HOME"):
+            env.setdefault(rust, os.path.expanduser("~/." + rust[:-5].lower()))
+        if p.prepare:
+            try:
+                p.prepare(work, env)
+            except Exception as e:
+                self.left_out = f"its preparation failed: {e}"
+                return
+        self.recorded = opt.preload == "yes" or opt.preload == "half" and n % 2 == 1
+        if self.recorded:
+            env["LD_PRELOAD"] = lib
+            env["WAITGRAPH_DIR"] = work + "/wg"
+        if drop:
+            subprocess.run(["chown", "-R", "65534:65534", work])
+        self.procs, self.fds = start(p, work, env, drop)
+
+    def end(self):
+        kill_all(self.procs)
+        for fd in self.fds:
+            os.close(fd)
+        if os.path.isdir(self.work + "/m"):
+            subprocess.run(["umount", "-l", self.work + "/m"], stderr=subprocess.DEVNULL)
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("programs", nargs="*", help="only those whose name contains one of these")
     ap.add_argument("--build", default=os.path.join(HERE, "../../build"))
-    ap.add_argument("--samples", type=int, default=46, help="in all")
+    ap.add_argument("--samples", type=int, default=44, help="in all")
     ap.add_argument("--all", action="store_true", help="also what not every build machine has, where it is installed")
     ap.add_argument("--user", action="store_true", help="programs and tool as an ordinary user, without BPF")
     ap.add_argument("--no-bpf", action="store_true", help="without BPF")
     ap.add_argument("--preload", choices=("no", "half", "yes"), default="half", help="programs under the recorder")
+    ap.add_argument("--group", type=int, default=5, help="so many programs run at a time")
     ap.add_argument("--seed", type=int)
     ap.add_argument("--keep", metavar="DIR", help="keep the JSON of whatever was called hung or unknown")
     opt = ap.parse_args()
@@ -413,7 +448,7 @@ def main():
     tool = os.path.abspath(opt.build) + "/bin/waitgraph"
     lib = os.path.abspath(opt.build) + "/lib/libwaitgraph.so"
     drop = opt.user and os.getuid() == 0
-    pre = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if drop else []
+    pre = DROP if drop else []
     total = bad = failed = odd = 0
     all_seen = collections.Counter()
     jobs = []
@@ -427,71 +462,55 @@ def main():
         jobs.append(p)
     with tempfile.TemporaryDirectory(prefix="wg-healthy-", ignore_cleanup_errors=True) as base:
         os.chmod(base, 0o755)
-        for n, p in enumerate(jobs):
-            work = tempfile.mkdtemp(dir=base)
-            write(work, "Makefile", MAKEFILE)
-            write(work, "build.ninja", NINJA)
-            write(work, "src.c", SRC)
-            write(work, "cxx.cc", CXX)
-            env = dict(os.environ, WORK=work, HOME=work, SETPRIV=" ".join(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]) if os.getuid() == 0 and not drop else "")
-            for rust in ("RUSTUP_HOME", "CARGO_HOME"):
-                env.setdefault(rust, os.path.expanduser("~/." + rust[:-5].lower()))
-            if p.prepare:
-                try:
-                    p.prepare(work, env)
-                except Exception as e:
-                    print(f"{p.name}: left out, its preparation failed: {e}")
-                    continue
-            recorded = opt.preload == "yes" or opt.preload == "half" and n % 2
-            if recorded:
-                env["LD_PRELOAD"] = lib
-                env["WAITGRAPH_DIR"] = work + "/wg"
-            if drop:
-                subprocess.run(["chown", "-R", "65534:65534", work])
-            procs, fds = start(p, work, env, drop)
-            time.sleep(p.settle)
-            if procs[0].poll() is not None:
-                print(f"{p.name}: left out, it ended with {procs[0].returncode}")
-                kill_all(procs)
-                continue
-            seen = collections.Counter()
-            k = 0
-            want = opt.samples * (n + 1) // len(jobs) - opt.samples * n // len(jobs)
-            while k < max(1, want):
-                time.sleep(rnd.random() * 0.3)
-                pid = procs[0].pid if k % 3 == 0 else rnd.choice(descendants([q.pid for q in procs]) or [procs[0].pid])
+        for first in range(0, len(jobs), opt.group):
+            running = []
+            for n, p in list(enumerate(jobs))[first:first + opt.group]:
+                r = Running(p, n, base, opt, drop, lib)
+                if r.left_out:
+                    print(f"{p.name}: left out, {r.left_out}")
+                else:
+                    running.append(r)
+            time.sleep(max([r.prog.settle for r in running] or [0]))
+            todo = []
+            for r in running:
+                if r.procs[0].poll() is not None:
+                    print(f"{r.prog.name}: left out, it ended with {r.procs[0].returncode}")
+                else:
+                    want = opt.samples * (r.n + 1) // len(jobs) - opt.samples * r.n // len(jobs)
+                    todo += [(r, k) for k in range(max(1, want))]
+            rnd.shuffle(todo)
+            for r, k in todo:
+                time.sleep(rnd.random() * 0.2)
+                r.asked += 1
+                pid = r.procs[0].pid if r.asked % 3 == 1 else rnd.choice(descendants([q.pid for q in r.procs]) or [r.procs[0].pid])
                 try:
                     cmd = open(f"/proc/{pid}/cmdline", "rb").read().replace(b"\0", b" ").decode(errors="replace")[:60]
+                    out = subprocess.run(pre + [tool, "why", "--json"] + (["--no-bpf"] if opt.user or opt.no_bpf else []) + [str(pid)], capture_output=True, timeout=60)
                 except OSError:
                     continue
-                k += 1
-                r = subprocess.run(pre + [tool, "why", "--json"] + (["--no-bpf"] if opt.user or opt.no_bpf else []) + [str(pid)], capture_output=True, timeout=60)
-                if r.returncode == 66 and not os.path.exists(f"/proc/{pid}"):
-                    continue # it ended before it could be asked
+                if not os.path.exists(f"/proc/{pid}") or out.returncode == 66:
+                    continue # it ended in the meantime: what is said of the dead is not asked here
                 total += 1
                 try:
-                    v = json.loads(r.stdout)["verdict"]
+                    v = json.loads(out.stdout)["verdict"]
                 except ValueError:
-                    if not os.path.exists(f"/proc/{pid}"):
-                        continue
                     failed += 1
-                    print(f"  {p.name}: exit {r.returncode}: {r.stderr.decode()[-200:]}")
+                    print(f"  {r.prog.name}: exit {out.returncode}: {out.stderr.decode()[-200:]}")
                     continue
-                seen[v["class"]] += 1
+                r.seen[v["class"]] += 1
                 all_seen[v["class"]] += 1
-                poor = v["hung"] or v["class"] == "unknown" or p.idle and v["class"] not in ("idle",)
-                if v["hung"] or (poor and opt.keep):
-                    print(f"  {p.name}: {pid} ({cmd}) {'CALLED HUNG' if v['hung'] else 'said'}: {v['class']} {v['confidence']}: {v['summary']}\n    " + "\n    ".join(v.get("chain", []) + ["?? " + x for x in v.get("not_established", [])]))
+                poor = v["hung"] or v["class"] == "unknown" or r.prog.idle and v["class"] not in ("idle", "progressing")
                 bad += bool(v["hung"])
                 odd += v["class"] == "unknown"
-                if opt.keep and poor:
+                if v["hung"] or poor and opt.keep:
+                    print(f"  {r.prog.name}: {pid} ({cmd}) {'CALLED HUNG' if v['hung'] else 'said'}: {v['class']} {v['confidence']}: {v['summary']}\n    " +
+                          "\n    ".join(v.get("chain", []) + ["?? " + x for x in v.get("not_established", [])]))
+                if poor and opt.keep:
                     os.makedirs(opt.keep, exist_ok=True)
-                    open(f"{opt.keep}/{p.name.replace(' ', '_').replace('/', '_')}-{k}.json", "wb").write(r.stdout)
-            kill_all(procs)
-            for fd in fds:
-                os.close(fd)
-            subprocess.run(["umount", "-l", work + "/m"], stderr=subprocess.DEVNULL) if os.path.isdir(work + "/m") else None
-            print(f"{p.name}{' (recorded)' if recorded else ''}: {dict(seen)}", flush=True)
+                    open(f"{opt.keep}/{r.prog.name.replace(' ', '_').replace('/', '_')}-{r.asked}.json", "wb").write(out.stdout)
+            for r in running:
+                r.end()
+                print(f"{r.prog.name}{' (recorded)' if r.recorded else ''}: {dict(r.seen)}", flush=True)
     print(f"{total} samples, {bad} called hung, {failed} failed, {odd} undecided; {dict(all_seen)}")
     return 1 if bad or failed or not total else 0
 

@@ -119,6 +119,26 @@ static const char *work_or_poll(const struct wg_thread *t)
 	return "whether it computes or polls: what one round of it does could not be followed";
 }
 
+/* "; its control group may use ..." where a quota is what makes it slow; else "". */
+static const char *quota(struct wg_ctx *c)
+{
+	const struct wg_cgroup *g = &c->p->cgroup;
+	int64_t periods = g->cpu_periods, held = g->cpu_throttled;
+
+	if (!wg_has_sec(g->cpu_quota))
+		return "";
+	if (wg_has_int(g->cpu_periods_delta) && g->cpu_periods_delta >= 2) {
+		periods = g->cpu_periods_delta;
+		held = g->cpu_throttled_delta;
+	}
+	if (!wg_has_int(periods) || !wg_has_int(held) || periods < 1 || held * 2 < periods)
+		return "";
+	return wg_say(c->b,
+		      "; its control group may use %.3g %% of a processor and was throttled in "
+		      "%lld of %lld periods",
+		      g->cpu_quota * 100, (long long)held, (long long)periods);
+}
+
 static void resolve_running(struct wg_ctx *c)
 {
 	struct wg_inode *n = &c->b->n.v[c->node];
@@ -132,7 +152,8 @@ static void resolve_running(struct wg_ctx *c)
 	    (c->t->same_place || c->t->ready_twice)) {
 		/* Runnable all the time and given no processor: a quota, or a starved machine. */
 		wg_set_end(c->b, c->node, CL_BUSY_CPU, FATE_PENDING, WG_LIKELY,
-			   "it is ready to run and got almost no processor time");
+			   wg_say(c->b, "it is ready to run and got almost no processor time%s",
+				  quota(c)));
 		n->end.missing = doubt;
 		n->wdoes = "is ready to run";
 		return;
@@ -140,6 +161,11 @@ static void resolve_running(struct wg_ctx *c)
 	if (wg_has_sec(c->t->cpu_share) && c->t->cpu_share < 0.02) {
 		/* It mostly sleeps and was met awake. */
 		n->wdoes = "runs";
+		if (quota(c)[0]) {
+			wg_set_end(c->b, c->node, CL_BUSY_CPU, FATE_PENDING, WG_LIKELY,
+				   wg_say(c->b, "it is ready to run%s", quota(c)));
+			return;
+		}
 		wg_set_end(c->b, c->node, CL_PROGRESSING, FATE_MOVING, WG_LIKELY,
 			   "it was just awake");
 		c->b->n.v[c->node].end.missing =
@@ -149,8 +175,8 @@ static void resolve_running(struct wg_ctx *c)
 	n->wdoes = "computes";
 	wg_set_end(c->b, c->node, CL_BUSY_CPU, FATE_MOVING, doubt ? WG_LIKELY : WG_CERTAIN,
 		   wg_has_sec(c->t->cpu_share)
-			   ? wg_say(c->b, "it used %.0f %% of a processor between the two looks",
-				    c->t->cpu_share * 100)
+			   ? wg_say(c->b, "it used %.0f %% of a processor between the two looks%s",
+				    c->t->cpu_share * 100, quota(c))
 			   : NULL);
 	c->b->n.v[c->node].end.missing = doubt;
 }

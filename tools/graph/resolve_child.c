@@ -35,8 +35,14 @@ void wg_resolve_wait(struct wg_ctx *c)
 	int32_t i = -1;
 
 	if (!b->n.v[c->node].polls_cpu && wg_still(b, p, c->t) == STILL_NO) {
-		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN,
-			   "children ended between the two looks");
+		/* A loop that starts a small program again and again may wait for something. */
+		bool little = wg_has_sec(p->children_cpu_share) && p->children_cpu_share < 0.1;
+
+		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING,
+			   little ? WG_LIKELY : WG_CERTAIN,
+			   little ? "small programs that it starts come and go; whether that gets "
+				    "it anywhere is not seen"
+				  : "children ended between the two looks");
 		return;
 	}
 	if (wg_has_int(w->child) && w->child > 0) {
