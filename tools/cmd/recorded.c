@@ -155,35 +155,56 @@ static const char *devices_text(struct wg_arena *a, const struct wg_process *p)
 	return n ? wg_ranges_text(a, index, n) : "-";
 }
 
+/* The name without where it lies; arguments stay. */
+static const char *short_command(const char *command)
+{
+	size_t n = strcspn(command, " ");
+
+	for (const char *c = command + n; c > command; c--)
+		if (c[-1] == '/')
+			return c;
+	return command;
+}
+
 const char *wg_recorded_line(struct wg_recorded_list *l, const struct wg_recorded *r, int width)
 {
 	struct wg_arena *a = l->f->arena;
-	const char *wait = "-", *free_text = "-", *state;
+	const char *wait = "-", *free_text = "-", *state, *command;
 	const struct wg_process *p;
+	bool narrow = width < 130; /* what tells processes apart has to fit, too */
 
 	if (!r)
-		return wg_cut(a, wg_fmt(a, "%8s %5s %-8s %-4s %17s %11s  %-30s %s", "PID", "RANK",
-					"STATE", "GPU", "HEADROOM", "PROGRESS", "OLDEST CALL",
-					"COMMAND"), width);
+		return wg_cut(a, narrow ? wg_fmt(a, "%8s %4s %-7s %-5s %8s %11s  %-24s %s", "PID", "RANK",
+						 "STATE", "GPU", "HEADROOM", "PROGRESS",
+						 "OLDEST CALL", "COMMAND") :
+					  wg_fmt(a, "%8s %5s %-8s %-5s %17s %11s  %-30s %s", "PID",
+						 "RANK", "STATE", "GPU", "HEADROOM", "PROGRESS",
+						 "OLDEST CALL", "COMMAND"), width);
 	p = r->p;
 	if (r->tightest)
-		free_text = wg_has_int(r->tightest->total) ?
+		free_text = wg_has_int(r->tightest->total) && !narrow ?
 				    wg_fmt(a, "%s/%s", wg_bytes_text(a, r->tightest->free),
 					   wg_bytes_text(a, r->tightest->total)) :
 				    wg_bytes_text(a, r->tightest->free);
-	if (r->wait)
-		wait = wg_fmt(a, "%s %s", wg_cut(a, r->wait->function ? r->wait->function : "?", 20),
-			      wg_time_text(a, r->wait->since_s));
+	if (r->wait) {
+		const char *since = wg_time_text(a, r->wait->since_s);
+		int room = narrow ? 23 - (int)strlen(since) : 20;
+
+		wait = wg_fmt(a, "%s %s", wg_cut(a, r->wait->function ? r->wait->function : "?", room),
+			      since);
+	}
 	state = !p->alive	    ? "dead" :
 		p->state == 'T'	    ? "stopped" :
 		p->state == 't'	    ? "traced" :
-		p->from_snapshot    ? "snapshot" :
+		p->from_snapshot    ? narrow ? "saved" : "snapshot" :
 		!p->alive_known	    ? "?" :
 				      "alive";
+	command = !p->command ? "-" : narrow ? short_command(p->command) : p->command;
 	return wg_cut(a,
-		      wg_fmt(a, "%8d %5s %-8s %-4s %17s %11s  %-30s %s", p->pid,
-			     wg_has_int(r->rank) ? wg_fmt(a, "%lld", (long long)r->rank) : "-", state,
-			     devices_text(a, p), free_text,
+		      wg_fmt(a, narrow ? "%8d %4s %-7s %-5s %8s %11s  %-24s %s" :
+					 "%8d %5s %-8s %-5s %17s %11s  %-30s %s",
+			     p->pid, wg_has_int(r->rank) ? wg_fmt(a, "%lld", (long long)r->rank) : "-",
+			     state, devices_text(a, p), free_text,
 			     wg_has_sec(p->progress_age_s) ? wg_time_text(a, p->progress_age_s) : "-",
-			     wait, p->command ? p->command : "-"), width);
+			     wait, command), width);
 }

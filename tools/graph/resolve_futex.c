@@ -443,6 +443,16 @@ static const char *const ownerless_names[][2] = {
 	{"pthread_once", "once-initialisation"},
 };
 
+/*
+ * Is the thread inside a pthread_once or std::call_once? The function that runs the initialiser is
+ * local to the C library: a stripped one has no name for it, but libstdc++'s step in between has one.
+ */
+static bool inside_once(const struct wg_thread *t)
+{
+	return wg_has_symbol_prefix(t, "__pthread_once") || wg_has_symbol_prefix(t, "pthread_once") ||
+	       wg_has_symbol(t, "__once_proxy") || wg_has_symbol_prefix(t, "std::call_once");
+}
+
 static const char *ownerless_name(const struct wg_thread *t)
 {
 	const struct wg_futex *fx = &t->wait.futex;
@@ -462,6 +472,9 @@ static const char *ownerless_name(const struct wg_thread *t)
 	}
 	if (named && strcmp(named, "semaphore"))
 		return named;
+	/* Without the C library's debug symbols only what stands around it tells. */
+	if ((fx->val & 3) == 1 && fx->nwords && fx->words[0] == fx->val && inside_once(t))
+		return "once-initialisation";
 	if (t->python_stack.n)
 		return wg_frames_py_at(t, "threading.py", "wait") ? "condition" : "Python lock";
 	if (named)
@@ -495,8 +508,7 @@ static bool guard_holder(struct wg_ctx *c, uint32_t lock, const char *what)
 		if (o == c->t ||
 		    (o->wait.op == WG_OP_FUTEX && o->wait.futex.addr == c->t->wait.futex.addr))
 			continue;
-		if (!wg_has_symbol(o, f->symbol) &&
-		    !(once && wg_has_symbol_prefix(o, "__pthread_once")))
+		if (!wg_has_symbol(o, f->symbol) && !(once && inside_once(o)))
 			continue;
 		wg_edge(c->b, lock, c->b->pi[c->proc].tbase + i, WG_EDGE_HELD_BY, false,
 			wg_say(c->b, "it is inside %s, whose initialisation is being waited for",
@@ -511,8 +523,7 @@ static bool guard_holder(struct wg_ctx *c, uint32_t lock, const char *what)
 		if (o == c->t || o->wait.op != WG_OP_FUTEX ||
 		    o->wait.futex.addr == c->t->wait.futex.addr)
 			continue;
-		if (wg_has_symbol(o, "__cxa_guard_acquire") ||
-		    wg_has_symbol_prefix(o, "__pthread_once")) {
+		if (wg_has_symbol(o, "__cxa_guard_acquire") || inside_once(o)) {
 			only = c->b->pi[c->proc].tbase + i;
 			n++;
 		}
