@@ -578,6 +578,16 @@ static bool polls_lock(const struct wg_facts *f, const struct watched *w, struct
 	return true;
 }
 
+/* No process or thread more: of fork's many calls (each C library makes others) this one counts. */
+static bool refused_process(const struct call *c)
+{
+	const char *name = wg_syscall_name(c->nr);
+
+	return (c->ret == -EAGAIN || c->ret == -ENOMEM) && name &&
+	       (!strcmp(name, "clone") || !strcmp(name, "clone3") || !strcmp(name, "fork") ||
+		!strcmp(name, "vfork"));
+}
+
 /*
  * Between two sleeps a call runs into a limit, and was not had since: it tries again, whatever
  * else it does each time.
@@ -591,7 +601,8 @@ static bool meets_limit(const struct watched *w, struct wg_thread *t)
 	for (int i = 0; i < w->ncalls; i++) {
 		const struct call *c = &w->calls[i];
 
-		if (c->ret == -ENOSPC || c->ret == -EDQUOT || c->ret == -EMFILE || c->ret == -ENFILE)
+		if (c->ret == -ENOSPC || c->ret == -EDQUOT || c->ret == -EMFILE || c->ret == -ENFILE ||
+		    refused_process(c))
 			last = c;
 		else if (last && last->nr == c->nr && c->ret >= 0)
 			last = NULL;

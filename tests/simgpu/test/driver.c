@@ -682,7 +682,7 @@ static void sync_style(unsigned int flags, bool sleeps)
 	} else {
 		CHECK(running >= 15);
 		/* On a busy machine it gets its share late. */
-		for (int i = 0; i < 300 && after == before; i++) {
+		for (int i = 0; i < 2000 && after == before; i++) {
 			sleep_ms(10);
 			state_of(sync_tid, &after);
 		}
