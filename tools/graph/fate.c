@@ -16,6 +16,8 @@ enum wg_fate wg_edge_fate(const struct wg_b *b, const struct wg_iedge *e)
 	const struct wg_inode *to = &b->n.v[e->to];
 	double T = to->timer;
 
+	if (e->lost)
+		return FATE_STUCK;
 	if (!e->idle_cls || to->fate > FATE_IDLE)
 		return to->fate;
 	if (to->fate == FATE_UNKNOWN)

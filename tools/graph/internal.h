@@ -144,6 +144,7 @@ struct wg_iedge {
 	bool guess;	/* by elimination: the target could act, nothing shows that it will */
 	bool implicit;	/* an unnamed synchronisation */
 	bool hidden;	/* only for the walk */
+	bool lost;	/* a guess that something better speaks against: moving targets do not count */
 	uint32_t step;	/* its place in the chain that the verdict tells, from 1; 0: not in it */
 };
 

@@ -192,6 +192,32 @@ uint32_t wg_collective_node(struct wg_b *b, int32_t proc, const struct wg_comm *
 	return node;
 }
 
+/* Where threads are ranks: the one that entered collectives of another communicator there. */
+static uint32_t driver_of_device(struct wg_b *b, const struct wg_member *m)
+{
+	const struct wg_process *p = b->pi[m->proc].p;
+	uint32_t t = WG_NONE;
+	double age = INFINITY;
+
+	if (!m->comm || !wg_has_int(m->comm->device))
+		return WG_NONE;
+	for (size_t i = 0; i < p->comms.n; i++) {
+		const struct wg_comm *c = &p->comms.v[i];
+		const struct wg_collective *x =
+			c->recent.n ? &c->recent.v[c->recent.n - 1] : NULL;
+		uint32_t o;
+
+		if (!x || !x->tid || c->device != m->comm->device || !(x->age_s < age))
+			continue;
+		o = wg_any_tid_node(b, b->pi[m->proc].host, x->tid);
+		if (o == WG_NONE || b->n.v[o].proc != m->proc)
+			continue;
+		t = o;
+		age = x->age_s;
+	}
+	return t;
+}
+
 /* The thread of this rank that would enter: the one that entered the last collective, else main. */
 static uint32_t entering(struct wg_b *b, const struct wg_member *m, bool *sure)
 {
@@ -210,6 +236,11 @@ static uint32_t entering(struct wg_b *b, const struct wg_member *m, bool *sure)
 	}
 	if (t != WG_NONE)
 		return t;
+	t = driver_of_device(b, m);
+	if (t != WG_NONE) {
+		*sure = false;
+		return t;
+	}
 	for (size_t i = 0; i < pi->p->threads.n; i++)
 		n += !pi->p->threads.v[i].ours;
 	*sure = n == 1;

@@ -580,6 +580,41 @@ static bool sliced_lock(const struct wg_thread *t)
 	       wg_has_symbol_prefix(t, "ObjectMonitor::ReenterI");
 }
 
+/*
+ * A thread of this process ended after its device allocation had failed for good, and this one has
+ * not been woken since (or shortly after): that others work says little then. Somebody who is
+ * woken now and then does not stand in one wait for that long.
+ */
+static const struct wg_failure *lost_waker(const struct wg_ctx *c)
+{
+	double since = c->t->wait.since_s;
+
+	if (!wg_has_sec(since) || since < WG_PATIENCE)
+		return NULL;
+	for (size_t i = 0; i < c->p->devices.n; i++)
+		for (size_t k = 0; k < c->p->devices.v[i].failures.n; k++) {
+			const struct wg_failure *x = &c->p->devices.v[i].failures.v[k];
+
+			if (x->recovered_known && !x->recovered && !x->host_memory &&
+			    !x->thread_alive && x->tid && x->tid != c->t->tid &&
+			    wg_has_sec(x->age_s) && since + 5 >= x->age_s)
+				return x;
+		}
+	return NULL;
+}
+
+static bool others_move(const struct wg_ctx *c)
+{
+	for (size_t i = 0; i < c->p->threads.n; i++) {
+		const struct wg_thread *o = &c->p->threads.v[i];
+
+		if (o != c->t && !o->ours && wg_still(c->b, c->p, o) != STILL_YES &&
+		    !wg_is_bystander(c->b, c->proc, o))
+			return true;
+	}
+	return false;
+}
+
 void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 {
 	struct wg_b *b = c->b;
@@ -589,6 +624,7 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 	double T = sliced_lock(t) ? WG_NO_SEC : wg_timeout(t);
 	bool shared = t->wait.op == WG_OP_FUTEX && wg_shared_word(&t->wait.futex);
 	bool is_lock = strstr(what, "lock") || !strcmp(what, "semaphore");
+	const struct wg_failure *oom = shared || is_lock || wg_has_sec(T) ? NULL : lost_waker(c);
 	struct wg_iedge *e;
 	uint32_t own = b->pi[c->proc].nown;
 
@@ -597,6 +633,7 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 		e = wg_edge(b, lock, wg_wakers(b, c->proc), WG_EDGE_WOKEN_BY, false,
 			    "nothing names an owner");
 		e->guess = e->hidden = true; /* the guess is here, not in the hub's own edges */
+		e->lost = oom != NULL;
 		b->n.v[lock].mode = MODE_ANY;
 	}
 	if (wg_has_sec(T)) {
@@ -651,6 +688,19 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 		b->n.v[c->node].end.gone = true;
 		b->n.v[c->node].end.who =
 			"forked child that waits for a thread pool of its parent's";
+		return;
+	}
+	if (oom) {
+		bool move = others_move(c);
+
+		wg_set_end(b, c->node, CL_NO_WAKER, FATE_STUCK, move ? WG_GUESS : WG_LIKELY,
+			   wg_say(b,
+				  "thread %d has ended since its device allocation failed, and this "
+				  "one was not woken since",
+				  oom->tid));
+		if (move)
+			b->n.v[c->node].end.missing =
+				"whether one of the threads that still work would wake it";
 		return;
 	}
 	wg_set_end(b, c->node, CL_NO_WAKER, FATE_STUCK, own == 1 ? WG_CERTAIN : WG_LIKELY,
