@@ -473,6 +473,7 @@ struct wg_collective { /* one call on one rank */
 	bool grouped;	   /* inside ncclGroupStart/End */
 	bool captured;	   /* into a graph: not run by this call, no position of its own */
 	bool failed;	   /* the call returned an error: nothing was given to the GPU */
+	bool ungiven;	   /* called inside a group that has not ended: on no stream yet */
 	bool state_known;  /* state follows from the GPU's position; else it is a lower bound */
 };
 struct wg_comm {

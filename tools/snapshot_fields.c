@@ -403,6 +403,7 @@ static const struct wg_field collective_f[] = {
 	FIELD(wg_collective, "count", count, I64, NO),
 	FIELD(wg_collective, "type", type, STR, ZERO),
 	FIELD(wg_collective, "redop", redop, STR, ZERO),
+	FIELD(wg_collective, "ungiven", ungiven, BOOL, ZERO),
 	FIELD(wg_collective, "root", root, I64, NO),
 	ENUM(wg_collective, "state", state, coll_states, NONE),
 	FIELD(wg_collective, "age_s", age_s, SEC, NO),

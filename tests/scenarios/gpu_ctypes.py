@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # The driver and NCCL through ctypes, as Python programs without a framework use them, for the planted
 # Python programs on the simulated GPU. No docstring with cases here: the runner passes this file over.
-import ctypes, os, subprocess, sys, threading
+import ctypes, os, subprocess, sys, threading, time
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 
-from scenario import case, tell
+from scenario import tell
 
 MIB = 1 << 20
 BUSY = 600  # CUDA_ERROR_NOT_READY
@@ -108,6 +108,27 @@ class UniqueId(ctypes.Structure):
 def comm_init(unique_id, size, rank):
     c = c_void_p()
     check(nccl.ncclCommInitRank(byref(c), size, unique_id, rank))
+    return c
+
+
+class Config(ctypes.Structure):
+    """The fields of ncclConfig_t that every version since 2.14 begins with; the library goes by the size."""
+    _fields_ = [("size", c_size_t), ("magic", ctypes.c_uint), ("version", ctypes.c_uint), ("blocking", c_int),
+                ("cga_cluster_size", c_int), ("min_ctas", c_int), ("max_ctas", c_int), ("net_name", c_void_p),
+                ("split_share", c_int), ("traffic_class", c_int)]
+
+
+def comm_init_polled(unique_id, size, rank):
+    """A non-blocking communicator: made in the background, and asked for now and then."""
+    undefined = -(1 << 31)
+    config = Config(ctypes.sizeof(Config), 0xCAFEBEEF, 22809, 0, undefined, undefined, undefined, None, undefined, undefined)
+    c, state = c_void_p(), c_int(7)
+    started = nccl.ncclCommInitRankConfig(byref(c), size, unique_id, rank, byref(config))
+    if started not in (0, 7):  # ncclSuccess, ncclInProgress
+        check(started)
+    while state.value == 7:
+        time.sleep(0.01)
+        check(nccl.ncclCommGetAsyncError(c, byref(state)))
     return c
 
 

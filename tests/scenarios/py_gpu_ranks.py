@@ -14,6 +14,10 @@ case: reduction_differs class=collective-mismatch hung=true needs=nccl settle=4 
 case: grads_thread_oom class=oom-swallowed hung=true culprit=pid needs=nccl env=SIMGPU_DEVICES=8 settle=6
       "says=170 MiB|GPU 5|rank 5|gpu_ctypes.py:"
 case: grads_thread_retries class=progressing|busy-gpu|busy-cpu|idle hung=false needs=nccl env=SIMGPU_DEVICES=8 settle=6
+case: group_not_ended class=collective-missing-rank hung=true culprit=pid needs=nccl settle=4 says=group
+case: polls_init class=collective-missing-rank hung=true culprit=pid needs=nccl settle=4
+case: polls_init_all_come class=progressing|busy-gpu|busy-cpu|idle hung=false needs=nccl settle=4
+case: retries_and_sleeps class=oom-swallowed hung=true culprit=pid needs=nccl settle=5 "says=170 MiB|rank 2"
 case: oom_long_recovered class=collective-missing-rank hung=true culprit=pid needs=nccl settle=4
 """
 import gpu_ctypes as gpu
@@ -147,6 +151,45 @@ def grads_thread(rank, size, unique_id):
         sync(s)
 
 
+def group_not_ended(rank, size, unique_id):
+    """Its call came back at once and gave nothing to the GPU: that is the end of the group's to do."""
+    c, p = warmed_up(rank, size, unique_id)
+    at(rank, 0)
+    if rank == 1:
+        tell(f"culprit_pid {os.getpid()}")
+        check(gpu.nccl.ncclGroupStart())
+        all_reduce(c, p)
+        queue.Queue().get()
+    train(c, p)
+
+
+def polls_init(rank, size, unique_id):
+    """Communicators of the non-blocking kind: nobody stands in the call that makes them."""
+    gpu.init(rank % 2)
+    if rank == 3 and case == "polls_init":
+        tell(f"culprit_pid {os.getpid()}")
+        time.sleep(0.5)
+        ready()
+        queue.Queue().get()
+    c = gpu.comm_init_polled(unique_id, size, rank)
+    at(rank, 0)
+    train(c, gpu.alloc(MIB))
+
+
+def retries_and_sleeps(rank, size, unique_id):
+    """Asks for the same memory again every half second, as a library's own retry loop does."""
+    c, p = warmed_up(rank, size, unique_id)
+    at(rank, 0)
+    if rank == 2:
+        tell(f"culprit_pid {os.getpid()}")
+    while rank == 2:
+        try:
+            gpu.alloc(gpu.free_bytes() + 170 * MIB)
+        except gpu.OutOfMemory:
+            time.sleep(0.5)
+    train(c, p)
+
+
 def oom_long_recovered(rank, size, unique_id):
     """An allocation failed once, and 40 steps went well since: it is not why rank 1 stays away."""
     gpu.init(rank % 2)
@@ -164,5 +207,6 @@ def oom_long_recovered(rank, size, unique_id):
 
 
 functions = {"pair_ring_in_order": pair_ring, "split_halves": split_missing, "polls_event_slow_rank": polls_event,
+             "polls_init_all_come": polls_init,
              "receive_ring_grouped": receive_ring, "grads_thread_oom": grads_thread, "grads_thread_retries": grads_thread}
 gpu.job(RANKS, functions.get(case) or globals()[case])

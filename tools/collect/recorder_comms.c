@@ -138,6 +138,7 @@ static uint64_t fill_ring(struct wg_facts *f, struct wg_process *p, struct wg_re
 		o->grouped = x.flags & WGREC_COLLF_GROUPED;
 		o->captured = x.flags & WGREC_COLLF_CAPTURED;
 		o->failed = x.flags & WGREC_COLLF_FAILED;
+		o->ungiven = !x.stream_seq && x.returned && o->grouped && !o->captured && !o->failed;
 		if (q < done) {
 			o->state = WG_COLL_DONE;
 			o->state_known = true;

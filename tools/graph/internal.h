@@ -333,6 +333,14 @@ bool wg_resolve_driver(struct wg_ctx *c);
 bool wg_resolve_spin(struct wg_ctx *c);
 bool wg_resolve_runtime(struct wg_ctx *c); /* resolve_runtime.c: Java, Go */
 bool wg_resolve_limits(struct wg_ctx *c);
+/* A collection that ran out of time, or of threads, left its threads and its record out. */
+static inline bool wg_cut_short(const struct wg_process *p)
+{
+	for (size_t i = 0; p->stub && i < p->missing.n; i++)
+		if (p->missing.v[i].what && !strcmp(p->missing.v[i].what, "threads and files"))
+			return true;
+	return false;
+}
 uint32_t wg_process_actor(struct wg_b *b, int32_t proc); /* node that acts for a process */
 uint32_t wg_wakers(struct wg_b *b, int32_t proc);
 uint32_t wg_wakers_but(struct wg_b *b, int32_t proc, const struct wg_thread *t); /* without t */

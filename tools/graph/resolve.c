@@ -486,7 +486,7 @@ static void finish_process(struct wg_b *b, int32_t proc)
 	else if (p->state == 'T' || p->state == 't')
 		wg_set_end(b, pi->node, CL_STOPPED, FATE_STUCK, WG_CERTAIN,
 			   "it is stopped (state T)");
-	else if (p->stub && (p->state == 'S' || p->state == 'I'))
+	else if (p->stub && !wg_cut_short(p) && (p->state == 'S' || p->state == 'I'))
 		wg_set_end(b, pi->node, CL_IDLE, FATE_IDLE, WG_LIKELY, "it sleeps");
 	else {
 		wg_set_end(b, pi->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,

@@ -298,6 +298,12 @@ static void left_by_thread(struct wg_b *b, uint32_t node, const struct wg_group 
 	e->since = b->n.v[node].wsince;
 }
 
+/* It lives, and its record is not among the facts: not made, of another user, or out of time. */
+static bool record_unread(const struct wg_process *p)
+{
+	return p->stub || !p->recorded;
+}
+
 static void add_missing(struct wg_b *b, uint32_t node, const struct wg_group *g, int64_t r,
 			const char *evidence)
 {
@@ -326,6 +332,11 @@ static void add_missing(struct wg_b *b, uint32_t node, const struct wg_group *g,
 		e = wg_edge(b, node, t, WG_EDGE_MEMBER, sure, evidence);
 		e->idle_cls = CL_COLL_MISSING;
 		e->since = b->n.v[node].wsince;
+		if (!m->comm && record_unread(b->pi[m->proc].p)) {
+			/* Not to know whether it entered is no word that it did not. */
+			e->certain = false;
+			e->guess = true;
+		}
 		return;
 	}
 	t = wg_node(b, IT_RANK, group_ix(b, g), (uint64_t)r, NULL);
@@ -435,6 +446,20 @@ static void all_inside(struct wg_b *b, uint32_t node, struct wg_group *g, double
 				  wg_secs(b, age)));
 		b->n.v[node].end.missing = "whether the collective still ends";
 	}
+}
+
+/* Called between ncclGroupStart and an ncclGroupEnd that has not been reached: nothing runs. */
+static bool in_open_group(struct wg_b *b, const struct wg_member *m, const struct wg_collective *x)
+{
+	const struct wg_thread *t;
+
+	if (!x->ungiven || m->proc < 0)
+		return false;
+	t = wg_find_thread(b->pi[m->proc].p, x->tid);
+	for (size_t i = 0; t && i < t->calls.n; i++)
+		if (t->calls.v[i].function && strstr(t->calls.v[i].function, "GroupEnd"))
+			return false;
+	return true;
 }
 
 static void build_p2p(struct wg_b *b, uint32_t node, struct wg_group *g, const struct wg_comm *c,
@@ -604,6 +629,15 @@ static void build(struct wg_b *b, uint32_t node)
 			outside++;
 			continue;
 		}
+		if (entered && x && in_open_group(b, m, x)) {
+			outside++;
+			add_missing(b, node, g, r,
+				    wg_say(b,
+					   "rank %lld has called it inside a group that it has not "
+					   "ended",
+					   (long long)r));
+			continue;
+		}
 		if (entered) {
 			inside++;
 			if (init && (!m->comm->state || strcmp(m->comm->state, "init"))) {
@@ -676,6 +710,18 @@ void wg_resolve_collectives(struct wg_b *b)
 {
 	for (size_t i = 0; i < b->groups.n; i++)
 		find_mismatch(b, &b->groups.v[i]);
+	/* A communicator whose making is only polled for: no call waits for it. */
+	for (uint32_t i = 0; i < b->np; i++)
+		for (size_t k = 0; !b->pi[i].dead && k < b->pi[i].p->comms.n; k++) {
+			const struct wg_comm *c = &b->pi[i].p->comms.v[k];
+			uint32_t n;
+
+			if (!c->id || !c->state || strcmp(c->state, "init"))
+				continue;
+			n = wg_collective_node(b, (int32_t)i, c, WG_COMM_INIT_SEQ, false);
+			if (!wg_has_sec(b->n.v[n].wsince) || c->age_s > b->n.v[n].wsince)
+				b->n.v[n].wsince = c->age_s;
+		}
 	/* Nodes can be added on the way. */
 	for (uint32_t i = 0; i < b->n.n; i++)
 		if (b->n.v[i].type == IT_COLLECTIVE)

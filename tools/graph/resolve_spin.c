@@ -239,6 +239,9 @@ bool wg_resolve_spin(struct wg_ctx *c)
 			wg_resolve_wait(c);
 			return true;
 		}
+		/* Asked for and had: it does not stand for want of that lock. */
+		if (one_of(call, locks) && wg_has_int(t->repeat_errno) && !t->repeat_errno)
+			return false;
 		if (one_of(call, locks) &&
 		    (x || t->repeat_path || t->repeat_errno == EAGAIN || t->repeat_errno == EACCES)) {
 			const char *path = t->repeat_path ? t->repeat_path : x ? x->path : NULL;
