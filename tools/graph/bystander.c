@@ -10,6 +10,8 @@
  */
 #include "internal.h"
 
+#include <strings.h>
+
 static const char *const helper_libs[] = {
 	"libcuda.so", "libcuda-",  "libnvidia",	   "libcudart", "libnccl", "libcublas", "libcudnn",
 	"libcupti",   "libnvrtc",  "libopenblas",  "libblas",	"libmkl",  "libgomp",	"libiomp5",
@@ -86,6 +88,13 @@ static bool helper_name(const struct wg_thread *t)
 	return false;
 }
 
+/* Of those, the ones that poll: on a processor, where a stack can only be had with BPF. */
+static bool driver_name(const struct wg_thread *t)
+{
+	return t->name && helper_name(t) &&
+	       (!strncmp(t->name, "cuda", 4) || !strncasecmp(t->name, "nccl", 4));
+}
+
 /* All Python frames belong to the interpreter's own library: a service thread of it. */
 static bool stdlib_only(const struct wg_thread *t)
 {
@@ -113,7 +122,8 @@ bool wg_is_bystander(struct wg_b *b, int32_t proc, const struct wg_thread *t)
 	if (t == &p->threads.v[b->pi[proc].main_thr] || t->py_main || t->calls.n)
 		return false;
 	/* Drivers and communication libraries poll: their own threads burn CPU without any work. */
-	if (t->wait.op == WG_OP_RUNNING && polling_library(t) && helpers_own(t))
+	if (t->wait.op == WG_OP_RUNNING &&
+	    ((polling_library(t) && helpers_own(t)) || driver_name(t)))
 		return true;
 	if (!idle_op(t))
 		return false;

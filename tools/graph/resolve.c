@@ -181,6 +181,19 @@ static void resolve_running(struct wg_ctx *c)
 	c->b->n.v[c->node].end.missing = doubt;
 }
 
+static bool gave_work(const struct wg_ctx *c)
+{
+	bool more = false;
+
+	for (size_t i = 0; i < c->p->threads.n; i++)
+		if (&c->p->threads.v[i] != c->t && !c->p->threads.v[i].ours &&
+		    !wg_is_bystander(c->b, c->proc, &c->p->threads.v[i]))
+			return false;
+	for (size_t i = 0; i < c->p->streams.n; i++)
+		more |= c->p->streams.v[i].enqueued_delta > 0;
+	return more;
+}
+
 /* Waits of which neither the state nor the time says that anything is wrong. */
 static void resolve_sleep(struct wg_ctx *c)
 {
@@ -196,6 +209,13 @@ static void resolve_sleep(struct wg_ctx *c)
 	n->end.timer_s = wg_has_sec(len) ? len : WG_NO_SEC;
 	if (!c->t->between_unseen)
 		return;
+	/* Work was given to the GPU meanwhile, and nobody but this thread could have. */
+	if (gave_work(c)) {
+		n->end.cls = CL_PROGRESSING;
+		n->end.fate = FATE_MOVING;
+		n->end.text = "it gave the GPU work between the two looks";
+		return;
+	}
 	/* What polls a lock file sleeps like this too: nobody saw what it does when it wakes. */
 	n->end.certainty = WG_LIKELY;
 	if (wg_has_sec(len) && len < 0.5) {

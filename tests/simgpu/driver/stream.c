@@ -323,7 +323,7 @@ static void *worker(void *arg)
 	struct sg_stream *s = arg;
 	char name[16];
 
-	snprintf(name, sizeof(name), "simgpu%d-%llu", s->dev->index,
+	snprintf(name, sizeof(name), "cuda-sim%d-%llu", s->dev->index,
 		 (unsigned long long)s->id % 100000);
 	pthread_setname_np(pthread_self(), name);
 	sg_lock();
