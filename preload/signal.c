@@ -305,9 +305,13 @@ static bool kernel_signal(int sig)
 
 static void program_sets(const struct sigaction *act)
 {
+	struct sigaction kept = *act;
 	bool function = is_function(act);
 
-	set_action(act);
+#if defined(__x86_64__)
+	kept.sa_flags |= 0x04000000; /* SA_RESTORER: libc sets it, and a program reads it back */
+#endif
+	set_action(&kept);
 	if (function) {
 		own_handler = true;
 		install(act);
