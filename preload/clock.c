@@ -100,7 +100,9 @@ static void publish(void)
 {
 	struct wgrec_header *h = wg_rec;
 
-	wg_long_wait = mult ? (uint64_t)(((unsigned __int128)100000 << 32) / mult) : 100000;
+	__atomic_store_n(&wg_long_wait,
+			 mult ? (uint64_t)(((unsigned __int128)100000 << 32) / mult) : 100000,
+			 __ATOMIC_RELAXED);
 	if (h)
 		__atomic_store_n(&h->clock.mult, mult, __ATOMIC_RELEASE);
 }
@@ -110,7 +112,8 @@ static void measure(const struct wg_clock_sample *from, const struct wg_clock_sa
 	uint64_t ticks = to->ticks - from->ticks, ns = to->mono_ns - from->mono_ns;
 
 	if (ticks && ns)
-		mult = (uint64_t)(((unsigned __int128)ns << 32) / ticks);
+		__atomic_store_n(&mult, (uint64_t)(((unsigned __int128)ns << 32) / ticks),
+				 __ATOMIC_RELAXED);
 }
 
 void wg_clock_start(const struct wg_clock_sample *before)

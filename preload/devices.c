@@ -296,15 +296,16 @@ struct wgrec_device *wg_mem_rec_device(int device)
 {
 	if (device < 0 || device >= WGTR_DEVICES)
 		return NULL;
-	if (wg_unlikely(dv_rec != wg_rec)) {
+	if (wg_unlikely(__atomic_load_n(&dv_rec, __ATOMIC_ACQUIRE) != wg_rec)) {
 		uint64_t capacity = 0;
 		struct wgrec_device *all = wg_rec ? wg_rec_section(WGREC_DEVICES, &capacity) : NULL;
 
 		for (uint64_t i = 0; i < WGTR_DEVICES; i++)
-			dv_devices[i].rec = all && i < capacity ? &all[i] : NULL;
-		dv_rec = wg_rec;
+			__atomic_store_n(&dv_devices[i].rec, all && i < capacity ? &all[i] : NULL,
+					 __ATOMIC_RELAXED);
+		__atomic_store_n(&dv_rec, wg_rec, __ATOMIC_RELEASE);
 	}
-	return dv_devices[device].rec;
+	return __atomic_load_n(&dv_devices[device].rec, __ATOMIC_RELAXED);
 }
 
 static void identify(int device, struct wgtr_device *d)
@@ -362,7 +363,7 @@ static struct wgtr_device *device_entry(int device)
 {
 	struct wgtr_device *d = wg_trace_device(device);
 
-	if (d && wg_unlikely(!d->valid))
+	if (d && wg_unlikely(!__atomic_load_n(&d->valid, __ATOMIC_ACQUIRE)))
 		first_touch(device, d);
 	return d;
 }
@@ -1020,13 +1021,16 @@ void wg_mem_tick(void)
 	for (int i = 0; i < WGTR_DEVICES; i++) {
 		struct wgtr_device *d = wg_trace_device(i);
 
-		if (!d->valid)
+		uint64_t own;
+
+		if (!__atomic_load_n(&d->valid, __ATOMIC_ACQUIRE))
 			continue;
 		look_at_peak(i, d);
-		d->own = own_of(i, d);
+		own = own_of(i, d);
+		__atomic_store_n(&d->own, own, __ATOMIC_RELAXED);
 		if (wg_mem_rec_device(i))
-			wg_mem_rec_device(i)->own = d->own;
-		wg_trace_timeline(i, WG_LEVEL_TICK, d->own, WGTR_UNKNOWN, wg_ticks());
+			__atomic_store_n(&wg_mem_rec_device(i)->own, own, __ATOMIC_RELAXED);
+		wg_trace_timeline(i, WG_LEVEL_TICK, own, WGTR_UNKNOWN, wg_ticks());
 		if (wg_lock_try(&dv_devices[i].lock)) {
 			if (wg_ticks_to_ns(wg_ticks() - dv_devices[i].sampled) > 500000000u)
 				wg_mem_sample(i, &free_bytes, &total);

@@ -14,14 +14,16 @@ static int (*get_device)(int *);
 
 int wg_real_current_device(void)
 {
+	int (*get)(int *) = __atomic_load_n(&get_device, __ATOMIC_RELAXED);
 	int device = -1;
 
-	if (wg_unlikely(!get_device)) {
-		get_device = wg_real_symbol("cuCtxGetDevice");
-		if (!get_device)
+	if (wg_unlikely(!get)) {
+		get = wg_real_symbol("cuCtxGetDevice");
+		if (!get)
 			return -1;
+		__atomic_store_n(&get_device, get, __ATOMIC_RELAXED);
 	}
-	return get_device(&device) ? -1 : device;
+	return get(&device) ? -1 : device;
 }
 
 /*

@@ -102,7 +102,7 @@ void wg_start(const struct wg_clock_sample *before)
 
 		if (!gate)
 			return; /* stays in STARTING: this process is not recorded */
-		wg_gate = gate;
+		__atomic_store_n(&wg_gate, gate, __ATOMIC_RELEASE);
 	}
 	rc = wg_recorder_create();
 	if (rc) {
@@ -116,7 +116,7 @@ void wg_start(const struct wg_clock_sample *before)
 			 (wg_bypassed ? WGREC_F_DEEPBIND : 0), 0);
 	wg_mem_start();
 	wg_streams_start();
-	*wg_gate = 1;
+	__atomic_store_n(wg_gate, 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&state, STARTED, __ATOMIC_RELEASE);
 	wg_dump_reap(); /* one that the handler started before */
 	wg_helper_start();

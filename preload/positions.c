@@ -34,7 +34,7 @@ enum context_state { CTX_FREE, CTX_NEW, CTX_REGISTERING, CTX_READY, CTX_REFUSED,
 struct context {
 	_Atomic uint64_t handle;
 	_Atomic uint32_t state;
-	int32_t device;
+	_Atomic int32_t device;
 	uint32_t refusals;
 	uint32_t page;		/* number, NO_PAGE: more contexts than pages */
 	unsigned long long id;	/* tells it from a later one at the same address; 0 unknown */
@@ -272,6 +272,7 @@ static void look_again(uint32_t k)
 void wg_streams_context_ready(void)
 {
 	uint32_t state, now = atomic_load(&wg_generation);
+	int device = -1;
 	uint64_t ctx;
 	int32_t k;
 
@@ -284,8 +285,8 @@ void wg_streams_context_ready(void)
 	k = wg_context_find(ctx);
 	if (k < 0)
 		return;
-	if (contexts[k].device < 0 && wg_rq.ctx_device && wg_rq.ctx_device(&contexts[k].device))
-		contexts[k].device = -1;
+	if (contexts[k].device < 0 && wg_rq.ctx_device && !wg_rq.ctx_device(&device))
+		contexts[k].device = device;
 	state = atomic_load(&contexts[k].state);
 	if (state == CTX_SUSPENDED &&
 	    atomic_compare_exchange_strong(&contexts[k].state, &state, CTX_REGISTERING))

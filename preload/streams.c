@@ -355,7 +355,8 @@ static __attribute__((noinline)) uint32_t first_ring(int32_t i)
 
 static inline void two_words(void *at, uint32_t first, uint32_t second)
 {
-	*(wg_word *)at = (uint64_t)second << 32 | first; /* both machines are little-endian */
+	/* Both machines are little-endian. */
+	__atomic_store_n((wg_word *)at, (uint64_t)second << 32 | first, __ATOMIC_RELAXED);
 }
 
 /*
@@ -383,9 +384,9 @@ static uint64_t put_item(int32_t i, enum wgrec_op op, uint64_t object, uint64_t 
 	if (wg_unlikely(wg_in_nccl) && op != WGREC_OP_COLLECTIVE)
 		flags |= WGREC_ITEMF_NCCL;
 	two_words(&it->name, name, (uint32_t)op | (uint32_t)flags << 16);
-	it->object = object;
-	it->value = value;
-	it->at = now;
+	__atomic_store_n(&it->object, object, __ATOMIC_RELAXED);
+	__atomic_store_n(&it->value, value, __ATOMIC_RELAXED);
+	__atomic_store_n(&it->at, now, __ATOMIC_RELAXED);
 	two_words(&it->tid, wg_own_tid(), other);
 	__atomic_store_n(&it->seq, seq, __ATOMIC_RELEASE);
 	return seq;
@@ -710,9 +711,9 @@ void wg_stream_mark_all(void)
 	ctx = wg_current_ctx();
 	for (int32_t i = 0; ctx && i < (int32_t)fresh; i++)
 		/* A per-thread default stream can be named by its own thread only. */
-		if (wg_slots[i].ctx == ctx &&
-		    atomic_load_explicit(&wg_slots[i].state, memory_order_relaxed) ==
+		if (atomic_load_explicit(&wg_slots[i].state, memory_order_acquire) ==
 			    WG_SLOT_LIVE &&
+		    wg_slots[i].ctx == ctx &&
 		    (wg_slots[i].handle != 2 || wg_slots[i].tid == wg_own_tid()))
 			wg_position_mark_worth(i, false, WG_WORTH_IT, 0);
 }

@@ -317,7 +317,8 @@ static struct wgtr_chunk *append_chunk(uint32_t *number)
 	c = map_chunk(tr.chunks);
 	if (!c)
 		return NULL;
-	*number = tr.chunks++;
+	*number = tr.chunks;
+	__atomic_store_n(&tr.chunks, tr.chunks + 1, __ATOMIC_RELAXED);
 	wg_trace_header->chunks = tr.chunks;
 	return c;
 }
@@ -777,7 +778,7 @@ static void start_bucket(struct tr_timeline *t, uint64_t now, uint64_t own)
 	b->allocs = 0;
 	b->frees = 0;
 	__atomic_store_n(&t->chunk->used, t->half << 31 | t->complete, __ATOMIC_RELEASE);
-	t->until = now + t->span;
+	__atomic_store_n(&t->until, now + t->span, __ATOMIC_RELAXED);
 	__atomic_store_n(&t->now, b, __ATOMIC_RELEASE);
 }
 
@@ -839,7 +840,8 @@ void wg_trace_timeline(int device, enum wg_level what, uint64_t own, uint64_t fr
 	if (!tr.file || device < 0 || device >= WGTR_DEVICES)
 		return;
 	t = &tr_lines[device];
-	if (wg_unlikely(!t->now || now >= t->until))
+	if (wg_unlikely(!__atomic_load_n(&t->now, __ATOMIC_RELAXED) ||
+			now >= __atomic_load_n(&t->until, __ATOMIC_RELAXED)))
 		turn_bucket(t, device, now, own);
 	b = __atomic_load_n(&t->now, __ATOMIC_ACQUIRE);
 	if (!b)
@@ -1101,7 +1103,8 @@ void wg_trace_tick(void)
 	if (wg_rec) {
 		wg_rec->trace_lost = wg_trace_header->lost;
 		wg_rec->trace_bytes = tr.file ? WGTR_HEADER_SIZE +
-						(uint64_t)tr.chunks * tr.chunk_size : 0;
+						(uint64_t)__atomic_load_n(&tr.chunks, __ATOMIC_RELAXED) *
+							tr.chunk_size : 0;
 	}
 	/* Chunks in stock: reserving and faulting them in costs somebody's call otherwise. */
 	while (tr.file && tr.spares < TR_SPARE && tr.full_in && wg_lock_take(&tr.layout)) {

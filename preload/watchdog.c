@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -25,7 +26,7 @@
 #define ROUND_NS 1000000000ull
 #define END_NS 100000000ull /* while the program may be about to end */
 
-static volatile int helper_tid; /* 0: none in this process */
+static _Atomic int helper_tid; /* 0: none in this process */
 static uint32_t wanted, kicks;
 
 bool wg_helper_running(void)

@@ -148,7 +148,7 @@ static struct fake_stream *fake(uint64_t handle)
 	return &fakes[nfakes++];
 }
 
-static unsigned int current_asked;
+static _Atomic unsigned int current_asked;
 static unsigned long long extra_id;
 static int fake_current(uint64_t *ctx) { current_asked++; *ctx = current; return 0; }
 static int fake_device(int *device) { *device = (int)current - 1; return current ? 0 : 201; }
