@@ -107,6 +107,7 @@ static void publish(void)
 		__atomic_store_n(&h->clock.mult, mult, __ATOMIC_RELEASE);
 }
 
+#if !defined(__aarch64__) /* which says its rate itself */
 static void measure(const struct wg_clock_sample *from, const struct wg_clock_sample *to)
 {
 	uint64_t ticks = to->ticks - from->ticks, ns = to->mono_ns - from->mono_ns;
@@ -115,11 +116,11 @@ static void measure(const struct wg_clock_sample *from, const struct wg_clock_sa
 		__atomic_store_n(&mult, (uint64_t)(((unsigned __int128)ns << 32) / ticks),
 				 __ATOMIC_RELAXED);
 }
+#endif
 
 void wg_clock_start(const struct wg_clock_sample *before)
 {
 	struct wgrec_header *h = wg_rec;
-	struct wg_clock_sample now;
 
 	if (!origin.mono_ns) {
 		wg_no_tsc = !counter_is_steady();
@@ -130,6 +131,8 @@ void wg_clock_start(const struct wg_clock_sample *before)
 		__asm__ volatile("mrs %0, cntfrq_el0" : "=r"(hz));
 		mult = hz ? (uint64_t)(((unsigned __int128)1000000000u << 32) / hz) : 0;
 #else
+		struct wg_clock_sample now;
+
 		/* cuInit takes long enough on a real driver; else half a millisecond is waited. */
 		do
 			wg_clock_sample(&now);
@@ -149,9 +152,9 @@ void wg_clock_start(const struct wg_clock_sample *before)
 /* The longer the baseline, the better: asked from the helper thread. */
 void wg_clock_improve(void)
 {
+#if defined(__x86_64__)
 	struct wg_clock_sample now;
 
-#if defined(__x86_64__)
 	if (wg_no_tsc)
 		return;
 	wg_clock_sample(&now);
@@ -159,7 +162,5 @@ void wg_clock_improve(void)
 		measure(&origin, &now);
 		publish();
 	}
-#else
-	(void)now;
 #endif
 }

@@ -673,6 +673,99 @@ static void runtime_again(void)
 	}
 }
 
+/* ---- doors, and calls that make no sense: what is printed is the same without the recorder ---- */
+
+/* Names that begin like the driver's and are somebody else's. */
+__attribute__((visibility("default"))) int cudnnCreate(void **handle);
+int cudnnCreate(void **handle) { return handle ? 4711 : 4712; }
+__attribute__((visibility("default"))) int cublasCreate_v2(void **handle);
+int cublasCreate_v2(void **handle) { return handle ? 4713 : 4714; }
+
+static void doors(void)
+{
+	static const char *const names[] = { "cuMemAlloc_v2", "cuLaunchKernel", "cuInit", "cuGetProcAddress_v2",
+					     "cuStreamSynchronize" };
+	int (*get)(const char *, void **, int, uint64_t, int *);
+	void *a, *b, *module;
+	int status;
+
+	CHECK(!dlsym(RTLD_DEFAULT, "cuGetExportTable"));
+	CHECK(dlsym(RTLD_DEFAULT, "cudnnCreate") == (void *)cudnnCreate);
+	CHECK(dlsym(NULL, "cublasCreate_v2") == (void *)cublasCreate_v2);
+	found();
+	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		a = dlsym(cuda, names[i]);
+		b = dlsym(cuda, names[i]);
+		dprintf(say, "%s %d %d\n", names[i], a != NULL, a == b);
+	}
+	begin();
+	*(void **)&get = dlsym(cuda, "cuGetProcAddress_v2");
+	for (int i = 0; get && i < 3; i++) {
+		static const char *const asked[] = { "cuGetProcAddress", "cuInit", "cuNoSuchThing" };
+
+		a = b = NULL;
+		status = 4711;
+		dprintf(say, "%d", get(asked[i], &a, 12000, 0, &status));
+		dprintf(say, " %d", get(asked[i], &b, 12000, 0, NULL)); /* its status is optional */
+		dprintf(say, " %d %d %d\n", a != NULL, a == b, status);
+	}
+	CHECK(!dlsym(cuda, "cuNoSuchThing") && dlerror());
+	/* One that keeps to itself: its own view goes past us, and it works as before. */
+	module = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+	CHECK(module && dlsym(module, "cuInit"));
+	use();
+}
+
+#define SAYS(name, types, ...)                                               \
+	do {                                                                 \
+		void *f_ = dlsym(cuda, #name);                               \
+		int r_ = -1;                                                 \
+		errno = 0;                                                   \
+		if (f_)                                                      \
+			r_ = ((int (*)types)f_)(__VA_ARGS__);                \
+		dprintf(say, "%d " #name " %d %d\n", __LINE__, r_, errno);   \
+	} while (0)
+
+static void odd_calls(void)
+{
+	struct {
+		int type, handles, location, id;
+		void *win;
+		uint64_t flags;
+	} on_host = { 1, 0, 2, 0, NULL, 0 };
+	uint64_t p = 0;
+	size_t n = 0;
+	void *out = NULL;
+
+	found();
+	for (int round = 0; round < 3; round++) { /* before cuInit, without a context, with one */
+		SAYS(cuMemGetInfo_v2, (size_t *, size_t *), NULL, NULL);
+		SAYS(cuMemGetInfo_v2, (size_t *, size_t *), &n, NULL);
+		SAYS(cuMemAlloc_v2, (uint64_t *, size_t), &p, 0);
+		SAYS(cuMemAlloc_v2, (uint64_t *, size_t), &p, 1ul << 50);
+		SAYS(cuMemFree_v2, (uint64_t), 0);
+		SAYS(cuMemFree_v2, (uint64_t), 0xdead000);
+		SAYS(cuMemCreate, (void **, size_t, void *, uint64_t), &out, 0, &on_host, 0);
+		SAYS(cuMemRelease, (uint64_t), 0);
+		SAYS(cuMemFreeHost, (void *), NULL);
+		SAYS(cuEventQuery, (void *), NULL);
+		SAYS(cuEventDestroy_v2, (void *), NULL);
+		SAYS(cuStreamQuery, (void *), NULL);
+		SAYS(cuStreamSynchronize, (void *), NULL);
+		SAYS(cuCtxSynchronize, (void));
+		SAYS(cuCtxGetDevice, (int *), (int *)&n);
+		SAYS(cuCtxPopCurrent_v2, (void **), NULL);
+		SAYS(cuCtxSetCurrent, (void *), NULL);
+		SAYS(cuModuleUnload, (void *), NULL);
+		SAYS(cuLaunchKernel, (void *, int, int, int, int, int, int, int, void *, void *, void *), NULL, 1,
+		     1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+		if (round == 0)
+			begin();
+		else if (round == 1)
+			use();
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -690,6 +783,7 @@ int main(int argc, char **argv)
 		{ "killed-calls", killed_calls }, { "becomes-nobody", becomes_nobody },
 		{ "is-nobody", is_nobody }, { "empty-root", in_an_empty_root },
 		{ "preempted", preempted }, { "small-signal-stack", small_signal_stack },
+		{ "doors", doors }, { "odd-calls", odd_calls },
 		{ "runtime-again", runtime_again }, { "plain", up },
 	};
 

@@ -136,6 +136,8 @@ SURVIVES(another_user_another_root, ON(FAKE, "becomes-nobody"), ON(FAKE, "is-nob
 SURVIVES(no_shared_memory, ON(FAKE, "plain", .shm = "absent"), ON(FAKE, "plain", .shm = "read-only"),
 	 ON(FAKE, "plain", .shm = "size=4k"))
 SURVIVES(signals, ON(FAKE, "preempted"), ON(SIMGPU, "preempted"), ON(FAKE, "small-signal-stack"))
+SURVIVES(doors, ON(FAKE, "doors"), ON(SIMGPU, "doors"))
+SURVIVES(calls_that_make_no_sense, ON(SIMGPU, "odd-calls"), ON(FAKE, "odd-calls"))
 SURVIVES(a_runtime_that_comes_again, ON(FAKE, "runtime-again"))
 
 /* Where they are installed: they ask dlsym while it is not ready, and stand before malloc. */
@@ -165,7 +167,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_context_that_is_reset), cmocka_unit_test(descriptors),
 		cmocka_unit_test(limits), cmocka_unit_test(refused_system_calls),
 		cmocka_unit_test(another_user_another_root), cmocka_unit_test(no_shared_memory),
-		cmocka_unit_test(signals), cmocka_unit_test(a_runtime_that_comes_again),
+		cmocka_unit_test(signals), cmocka_unit_test(doors),
+		cmocka_unit_test(calls_that_make_no_sense), cmocka_unit_test(a_runtime_that_comes_again),
 		cmocka_unit_test(allocators),
 	};
 
