@@ -89,7 +89,8 @@ extern volatile uint32_t *wg_gate;
 static inline bool wg_on(void)
 {
 	/* Acquire: who finds it open finds all that was set up before. Costs nothing on x86-64. */
-	return wg_likely(__atomic_load_n(wg_gate, __ATOMIC_ACQUIRE));
+	return wg_likely(__atomic_load_n(__atomic_load_n(&wg_gate, __ATOMIC_RELAXED),
+					  __ATOMIC_ACQUIRE));
 }
 
 extern bool wg_no_tsc;

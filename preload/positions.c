@@ -377,11 +377,12 @@ void wg_position_prepare(int32_t i)
 /* The reader wants to know where the writes stand between the items. */
 static void tell_marked(int32_t i, uint64_t seq)
 {
+	uint32_t ring = __atomic_load_n(&wg_slots[i].ring, __ATOMIC_ACQUIRE);
 	struct wgrec_item *it;
 
-	if (wg_slots[i].ring == UINT32_MAX)
+	if (ring == UINT32_MAX)
 		return;
-	it = &wg_q.items[wg_slots[i].ring + seq % WGREC_STREAM_ITEMS];
+	it = &wg_q.items[ring + seq % WGREC_STREAM_ITEMS];
 	if (__atomic_load_n(&it->seq, __ATOMIC_ACQUIRE) == seq)
 		__atomic_fetch_or(&it->flags, WGREC_ITEMF_MARKED, __ATOMIC_RELAXED);
 }
