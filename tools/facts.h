@@ -210,6 +210,8 @@ struct wg_wait {
 	bool fs_daemon_gone;	  /* FUSE: whoever served it has ended; its descriptor lives on elsewhere */
 };
 
+/* Its process' own memory (stack, data, heap, as far as looked at) at both looks. */
+enum wg_own_memory { WG_MEMORY_UNKNOWN, WG_MEMORY_SAME, WG_MEMORY_CHANGED };
 /* One round of a running thread's loop, run over a copy of its registers and memory. */
 enum wg_round {
 	WG_ROUND_UNKNOWN, /* not sampled, or not to be followed */
@@ -282,6 +284,7 @@ struct wg_thread {
 	 */
 	bool between_unseen;
 	bool ready_twice; /* both looks found it running or ready to run */
+	enum wg_own_memory own_memory; /* where no sample may be taken; CHANGED only of the one running thread */
 	/* What a round of its loop does (collect/loop.c); SAME: what it reads, others' words first. */
 	enum wg_round round;
 	uint32_t round_insns;	/* instructions of one; 0 unknown */

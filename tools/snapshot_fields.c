@@ -155,6 +155,7 @@ static const struct wg_field wait_f[] = {
 };
 static DESC(wait_d, wg_wait, wait_f);
 
+static const char *const own_memory_names[] = { "unknown", "same", "changed", NULL };
 static const char *const round_names[] = { "unknown", "same", "changes", NULL };
 
 static const struct wg_field polled_f[] = {
@@ -218,6 +219,7 @@ static const struct wg_field thread_f[] = {
 	FIELD(wg_thread, "code_at", code_at, HEX, ZERO),
 	FIELD(wg_thread, "between_unseen", between_unseen, BOOL, ZERO),
 	FIELD(wg_thread, "ready_twice", ready_twice, BOOL, ZERO),
+	ENUM(wg_thread, "own_memory", own_memory, own_memory_names, ZERO),
 	ENUM(wg_thread, "round", round, round_names, ZERO),
 	FIELD(wg_thread, "round_insns", round_insns, U32, ZERO),
 	FIELD(wg_thread, "round_reads", round_reads, U32, ZERO),

@@ -1657,7 +1657,7 @@ static struct machine *machine_new(struct wg_mem *m, const struct wg_loop_regs *
 	if (stack && k->stack_hi > stack->hi)
 		k->stack_hi = stack->hi;
 	k->call = WG_NO_INT;
-	k->tsc = (uint64_t)time(NULL) << 30;
+	k->tsc = __builtin_ia32_rdtsc(); /* the same counter for all */
 	k->tls[0].addr = k->tls[0].v = UNKNOWN_TLS; /* it names itself, twice */
 	k->tls[1].addr = UNKNOWN_TLS + 16;
 	k->tls[1].v = UNKNOWN_TLS;

@@ -83,6 +83,9 @@ struct watched {
 	int tries, tried_at;
 	double loop_since;    /* when its words were first read */
 	bool word_changed, waited;
+	bool borrowed; /* memory is that of another thread of the process */
+	bool blind; /* no clock may be had: its memory has to tell whether it does anything */
+	struct memory *memory; /* copy of it at the start; NULL not taken */
 };
 
 struct wg_sampling {
@@ -311,6 +314,84 @@ static void drain(struct wg_sampling *s, struct watched *w, struct ring *r)
 	__atomic_store_n(&page->data_tail, head, __ATOMIC_RELEASE);
 }
 
+/*
+ * Where a clock is refused nothing shows where a thread runs. But work leaves traces: the memory that
+ * is the process' alone, as far as it is small, twice. Where one thread runs they can only be its.
+ */
+enum { MEMORY_PIECE = 4096, MEMORY_MOST = 1 << 20, MEMORY_ALL = 4 << 20 };
+
+struct memory { /* copies of pieces */
+	uint64_t *at, *words;
+	size_t n;
+};
+
+static void memory_free(struct memory *c)
+{
+	if (c)
+		free(c->at), free(c->words);
+	free(c);
+}
+
+static struct memory *memory_copy(struct wg_mem *m)
+{
+	struct memory *c = calloc(1, sizeof(*c));
+	const struct wg_map *maps;
+	size_t n;
+
+	if (!c)
+		return NULL;
+	c->at = malloc(MEMORY_ALL / MEMORY_PIECE * sizeof(*c->at));
+	c->words = malloc(MEMORY_ALL);
+	maps = wg_mem_maps(m, &n);
+	for (size_t k = 0; k < n && c->at && c->words; k++) {
+		const struct wg_map *x = &maps[k];
+		uint64_t lo = x->lo;
+
+		if (!x->r || !x->w || x->shared)
+			continue;
+		if (x->hi - lo > MEMORY_MOST) /* the busy end of a stack, and of the heap what came last */
+			lo = x->hi - MEMORY_MOST;
+		for (; lo < x->hi && c->n < MEMORY_ALL / MEMORY_PIECE; lo += MEMORY_PIECE) {
+			if (wg_mem_read(m, lo, c->words + c->n * (MEMORY_PIECE / 8), MEMORY_PIECE))
+				break;
+			c->at[c->n++] = lo;
+		}
+	}
+	return c;
+}
+
+/* Two halves that are numbers of processors: what the kernel writes there of its own (rseq). */
+static bool processors(uint64_t v)
+{
+	return (uint32_t)v < 8192 && v >> 32 < 8192;
+}
+
+static enum wg_own_memory memory_compare(const struct memory *c, struct wg_mem *m)
+{
+	uint64_t now[MEMORY_PIECE / 8];
+	size_t read = 0;
+
+	for (size_t k = 0; k < c->n; k++) {
+		const uint64_t *then = c->words + k * (MEMORY_PIECE / 8);
+
+		if (wg_mem_read(m, c->at[k], now, sizeof(now)))
+			continue;
+		read++;
+		for (size_t i = 0; i < MEMORY_PIECE / 8; i++)
+			if (now[i] != then[i] && !(processors(now[i]) && processors(then[i])))
+				return WG_MEMORY_CHANGED;
+	}
+	return read ? WG_MEMORY_SAME : WG_MEMORY_UNKNOWN;
+}
+
+static bool alone(const struct wg_process *p, int32_t tid)
+{
+	for (size_t i = 0; i < p->threads.n; i++)
+		if (p->threads.v[i].tid != tid && p->threads.v[i].state != 'S')
+			return false;
+	return true;
+}
+
 /* Its words now: does somebody write what it reads? */
 static void watch_words(struct watched *w, struct wg_mem *m)
 {
@@ -425,6 +506,13 @@ struct wg_sampling *wg_sampling_start(struct wg_facts *f)
 
 				if (rc && !s->denied)
 					s->denied = -rc;
+				w->blind = rc != 0;
+				for (size_t o = 0; rc && o + 1 < s->n && !w->memory; o++)
+					if (s->w[o]->p == p)
+						w->memory = s->w[o]->memory;
+				w->borrowed = w->memory != NULL;
+				if (rc && k->mem && !w->memory)
+					w->memory = memory_copy(k->mem);
 			}
 			if (add_tracepoint(s, w) && !s->no_calls)
 				s->no_calls = EACCES;
@@ -868,6 +956,13 @@ void wg_sampling_finish(struct wg_sampling *s)
 			if (m && t->state == 'R') {
 				take_pcs(s->f, w, t, m);
 				take_loop(s->f, w, t, m);
+				if (w->memory) {
+					wg_mem_forget(m);
+					t->own_memory = memory_compare(w->memory, m);
+					/* Somebody's work: whose, with several that run? */
+					if (t->own_memory == WG_MEMORY_CHANGED && !alone(w->p, w->tid))
+						t->own_memory = WG_MEMORY_UNKNOWN;
+				}
 			}
 			look_at_file(s->f, w->p, t);
 			/* The name of a file that was locked just now: not there, so misread. */
@@ -877,7 +972,11 @@ void wg_sampling_finish(struct wg_sampling *s)
 				t->repeat_path = NULL;
 		}
 		free(w->loop);
-		free(w);
+	}
+	for (size_t i = 0; i < s->n; i++) {
+		if (!s->w[i]->borrowed)
+			memory_free(s->w[i]->memory);
+		free(s->w[i]);
 	}
 	for (size_t i = 0; i < s->f->procs.n; i++) {
 		struct wg_process *p = s->f->procs.v[i];
@@ -902,6 +1001,44 @@ struct wg_sampling *wg_sampling_start(struct wg_facts *f)
 	(void)f;
 	return NULL;
 }
+/*
+ * Where a clock is refused nothing shows where a thread runs. But work leaves traces: the memory that
+ * is the process' alone, as far as it is small, twice. Where one thread runs they can only be its.
+ */
+static uint64_t memory_hash(struct wg_mem *m)
+{
+	enum { MOST = 1 << 20, ALL = 8 << 20, PIECE = 4096 };
+	const struct wg_map *maps;
+	uint64_t words[PIECE / 8], h = 14695981039346656037ull;
+	size_t n, done = 0;
+
+	maps = wg_mem_maps(m, &n);
+	for (size_t k = 0; k < n && done < ALL; k++) {
+		const struct wg_map *x = &maps[k];
+		uint64_t lo = x->lo;
+
+		if (!x->r || !x->w || x->shared)
+			continue;
+		if (x->hi - lo > MOST) /* the busy end of a stack, and of the heap what came last */
+			lo = x->hi - MOST;
+		for (; lo < x->hi && done < ALL; lo += PIECE, done += PIECE) {
+			if (wg_mem_read(m, lo, words, sizeof(words)))
+				break;
+			for (size_t i = 0; i < PIECE / 8; i++)
+				h = (h ^ words[i]) * 1099511628211ull;
+		}
+	}
+	return done ? h | 1 : 0;
+}
+
+static bool alone(const struct wg_process *p, int32_t tid)
+{
+	for (size_t i = 0; i < p->threads.n; i++)
+		if (p->threads.v[i].tid != tid && p->threads.v[i].state != 'S')
+			return false;
+	return true;
+}
+
 /* Its words now: does somebody write what it reads? */
 static void watch_words(struct watched *w, struct wg_mem *m)
 {

@@ -243,6 +243,19 @@ static bool step(struct flow *s, const uint8_t *p, size_t n, struct insn *out)
 		case 0xc1: /* xadd: counts */
 			s->computes = true;
 			return true;
+		case 0x2e:
+		case 0x2f: /* a number compared */
+			use_addr(s, &m);
+			def(s, LOC_FLAGS);
+			return true;
+		case 0x10:
+		case 0x28:
+		case 0x57:
+		case 0x6e:
+		case 0x6f:
+		case 0xef: /* loaded, cleared */
+			use_addr(s, &m);
+			return true;
 		default: /* vectors and floating point: nobody polls with those */
 			s->computes = true;
 			return op != 0x38 && op != 0x3a && op != 0xa2 && op != 0x31;

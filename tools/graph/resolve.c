@@ -112,6 +112,10 @@ static const char *work_or_poll(const struct wg_thread *t)
 		       "rounds";
 	if (t->round != WG_ROUND_UNKNOWN || t->python_stack.n)
 		return NULL;
+	if (!t->sample_pc[0] && t->own_memory == WG_MEMORY_CHANGED)
+		return "whether it computes or polls: its memory changes, which speaks for work, "
+		       "but where it "
+		       "runs could not be looked at";
 	if (!t->sample_pc[0])
 		return "whether it computes or polls: where it runs could not be looked at";
 	if (wg_loop_kind(t, &lo, &hi) == LOOP_COMPUTES && hi - lo <= 256)
@@ -148,6 +152,15 @@ static void resolve_running(struct wg_ctx *c)
 	if (wg_resolve_spin(c) || wg_resolve_limits(c))
 		return;
 	n = &c->b->n.v[c->node];
+	if (doubt && c->t->own_memory == WG_MEMORY_SAME && !c->t->sample_pc[0]) {
+		/* Nothing tells where it runs, and it leaves no trace: a poll looks just like that.
+		 */
+		n->wdoes = "burns CPU";
+		wg_set_end(c->b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+			   "it burns CPU, and nothing in its memory changed between the two looks");
+		n->end.missing = doubt;
+		return;
+	}
 	if (wg_has_sec(c->t->cpu_share) && c->t->cpu_share < 0.02 && c->t->sampled_twice &&
 	    (c->t->same_place || c->t->ready_twice)) {
 		/* Runnable all the time and given no processor: a quota, or a starved machine. */
