@@ -11,8 +11,8 @@
  *    lead to that thread;
  *  - what a condition's waiter sleeps on has no owner, and is said to be one;
  *  - failing all that, one thread alone whose code has called acquire() on that object more
- *    often than release() before the place where it stands: likely, since the reading of the
- *    code is linear.
+ *    often than release() on every way to the place where it stands: likely, since nobody
+ *    knows what the functions have done that it called.
  */
 #include "pyread.h"
 #include "python_opcodes.h"
@@ -482,33 +482,115 @@ static bool is_lock(struct wg_py *py, uint64_t object, uint64_t lock)
 	return object && (object == lock || wg_py_attr(py, object, "_lock") == lock);
 }
 
+#define MAX_JUMPS 1024
+
+/* Where the code before the place that a frame stands at can go by another way. */
+struct flow {
+	struct { uint32_t from, to; } jump[MAX_JUMPS]; /* forward, not beyond that place */
+	uint32_t leave[MAX_JUMPS];		       /* return and raise */
+	int njump, nleave;
+	bool cut; /* there are more: nothing can be said */
+};
+
+static void read_flow(struct wg_py *py, const uint8_t *ops, const uint8_t *code, size_t n,
+		      int64_t lasti, struct flow *fl)
+{
+	uint32_t arg = 0, to;
+
+	fl->njump = fl->nleave = 0;
+	fl->cut = false;
+	for (size_t i = 0; i + 1 < n && (int64_t)i < lasti; i += 2) {
+		enum wg_py_op op = ops[code[i]] & 15;
+		size_t skip = ops[code[i]] >> 4;
+
+		arg = arg << 8 | code[i + 1];
+		if (op == WG_PY_OP_EXTENDED)
+			continue;
+		if (op == WG_PY_OP_JUMP || op == WG_PY_OP_JUMP_ABS) {
+			to = py->o.minor >= 10 ? arg * 2 : arg; /* counted in units from 3.10 on */
+			if (op == WG_PY_OP_JUMP)
+				to += (uint32_t)(i + 2 + skip * 2);
+			if (to > i && to <= (uint64_t)lasti) {
+				if (fl->njump == MAX_JUMPS) {
+					fl->cut = true;
+					return;
+				}
+				fl->jump[fl->njump].from = (uint32_t)i;
+				fl->jump[fl->njump++].to = to;
+			}
+		} else if (op == WG_PY_OP_LEAVE && fl->nleave < MAX_JUMPS) {
+			fl->leave[fl->nleave++] = (uint32_t)i;
+		}
+		arg = 0;
+		i += skip * 2;
+	}
+}
+
+/* Can the frame have come to where it is without this instruction? to: by which jump. */
+static bool skipped(const struct flow *fl, uint32_t i, uint32_t *to)
+{
+	*to = UINT32_MAX;
+	for (int k = 0; k < fl->njump; k++)
+		if (fl->jump[k].from < i && fl->jump[k].to > i && fl->jump[k].to < *to)
+			*to = fl->jump[k].to;
+	return *to != UINT32_MAX;
+}
+
+/* The branch that it is in ends with return or raise: the frame has not come through it. */
+static bool branch_left(const struct flow *fl, uint32_t i, uint32_t to)
+{
+	for (int k = 0; k < fl->nleave; k++)
+		if (fl->leave[k] > i && fl->leave[k] < to)
+			return true;
+	return false;
+}
+
 /*
- * Calls of acquire() minus calls of release() on the lock, in the order of the code, before
- * the instruction that the frame stands at. in_call: that instruction is itself acquire().
+ * Calls of acquire() that have returned minus calls of release() on the lock, on the way to
+ * the instruction that the frame stands at. Only `x.acquire()` counts, and only where no branch
+ * leads round it: with arguments it may have come back without the lock, and a method that is
+ * merely passed on (`Thread(target=lock.acquire)`) was not called here.
  */
 static int balance(struct wg_py *py, const struct wg_py_frame *fr, uint64_t lock, uint8_t *code,
-		   bool in_call, int64_t *at)
+		   struct flow *fl, int64_t *at)
 {
 	const uint8_t *ops;
 	struct place p = { 0 };
 	size_t n;
-	uint32_t arg = 0;
+	uint32_t arg = 0, to;
 	int sum = 0;
-	int64_t last = -1;
+	int64_t asked = -1, taken[16];
 
 	if (!fr->code->acquires || py->o.minor > 13)
 		return 0;
 	ops = wg_py_ops[py->o.minor - WG_PY_OPS_FIRST_MINOR];
 	n = wg_py_bytecode(py, fr->code, code, MAX_CODE);
-	for (size_t i = 0; i + 1 < n && (int64_t)i <= fr->lasti; i += 2) {
+	read_flow(py, ops, code, n, fr->lasti, fl);
+	if (fl->cut)
+		return 0;
+	/* The instruction at lasti is the call in progress: a wait, not something that is held. */
+	for (size_t i = 0; i + 1 < n && (int64_t)i < fr->lasti; i += 2) {
 		enum wg_py_op op = ops[code[i]] & 15;
 		size_t skip = ops[code[i]] >> 4;
+		int64_t method = -1;
 		uint64_t name;
+		bool called;
 
 		arg = arg << 8 | code[i + 1];
 		switch (op) {
 		case WG_PY_OP_EXTENDED:
 			continue; /* its argument goes on */
+		case WG_PY_OP_PRECALL:
+			method = asked;
+			break;
+		case WG_PY_OP_CALL:
+			if (asked >= 0 && !arg && !skipped(fl, (uint32_t)i, &to)) {
+				if (sum < (int)(sizeof(taken) / sizeof(taken[0])))
+					taken[sum] = asked;
+				sum++;
+			}
+			p.op = WG_PY_OP_OTHER;
+			break;
 		case WG_PY_OP_FAST_FAST:
 			arg &= 15;
 			op = WG_PY_OP_FAST;
@@ -523,18 +605,20 @@ static int balance(struct wg_py *py, const struct wg_py_frame *fr, uint64_t lock
 			break;
 		case WG_PY_OP_ATTR:
 		case WG_PY_OP_METHOD:
-			if (op == WG_PY_OP_ATTR && py->o.minor >= 12)
+			called = op == WG_PY_OP_METHOD;
+			if (op == WG_PY_OP_ATTR && py->o.minor >= 12) {
+				called = arg & 1;
 				arg >>= 1;
+			}
 			name = p.op ? name_of(py, fr, arg) : 0;
 			if (name && wg_py_str_is(py, name, "acquire")) {
-				if (is_lock(py, object_at(py, fr, &p), lock)) {
-					sum++;
-					last = (int64_t)i;
-					*at = last;
-				}
+				if (called && is_lock(py, object_at(py, fr, &p), lock))
+					method = (int64_t)i;
 				p.op = WG_PY_OP_OTHER;
 			} else if (name && wg_py_str_is(py, name, "release")) {
-				if (sum && is_lock(py, object_at(py, fr, &p), lock))
+				if (sum && !(skipped(fl, (uint32_t)i, &to) &&
+					     branch_left(fl, (uint32_t)i, to)) &&
+				    is_lock(py, object_at(py, fr, &p), lock))
 					sum--;
 				p.op = WG_PY_OP_OTHER;
 			} else if (p.op && p.nattr < 4) {
@@ -546,31 +630,29 @@ static int balance(struct wg_py *py, const struct wg_py_frame *fr, uint64_t lock
 		default:
 			p.op = WG_PY_OP_OTHER;
 		}
+		asked = method;
 		arg = 0;
 		i += skip * 2;
 	}
-	/* The call in progress is the wait, not something that is held. */
-	return in_call && last >= 0 && sum ? sum - 1 : sum;
+	if (sum > 0 && sum <= (int)(sizeof(taken) / sizeof(taken[0])))
+		*at = taken[sum - 1];
+	return sum;
 }
 
 static void likely_owner(struct locks *l, const struct search *s, struct wg_pylock *out)
 {
 	struct wg_py *py = l->py;
 	uint8_t *code = malloc(MAX_CODE);
+	struct flow *fl = malloc(sizeof(*fl));
 	const struct wg_py_frame *found = NULL;
 	size_t owner = 0, owners = 0;
 	int64_t at = -1, found_at = -1;
 
-	for (size_t t = 0; code && t < py->threads.n; t++) {
-		const struct wg_thread *x = py->threads.v[t].tid ?
-						    wg_find_thread(py->p, py->threads.v[t].tid) :
-						    NULL;
-		bool waits = x && x->wait.op == WG_OP_FUTEX && x->wait.futex.addr == s->futex;
-
+	for (size_t t = 0; code && fl && t < py->threads.n; t++) {
 		for (size_t i = 0; i < py->frames[t].n && i < 64; i++) {
 			const struct wg_py_frame *fr = &py->frames[t].v[i];
 
-			if (balance(py, fr, s->found, code, waits && !i, &at) <= 0)
+			if (balance(py, fr, s->found, code, fl, &at) <= 0)
 				continue;
 			if (!owners || owner != t)
 				owners++;
@@ -581,6 +663,7 @@ static void likely_owner(struct locks *l, const struct search *s, struct wg_pylo
 		}
 	}
 	free(code);
+	free(fl);
 	if (owners != 1) /* none, or it cannot be told which */
 		return;
 	out->owner_tid = py->threads.v[owner].tid;

@@ -221,18 +221,6 @@ static bool resolve_pool(struct wg_ctx *c, uint32_t lock)
 	return true;
 }
 
-/* Does the evidence speak of the line at which the thread waits now? */
-static bool this_call(const struct wg_ctx *c, const struct wg_pylock *l)
-{
-	const struct wg_pyframe *f = c->t->python_stack.n ? &c->t->python_stack.v[0] : NULL;
-	char at[256];
-
-	if (!l->evidence || !f || !f->file || !wg_has_int(f->line))
-		return true;
-	snprintf(at, sizeof(at), "%s:%lld", wg_base(f->file), (long long)f->line);
-	return strstr(l->evidence, at) != NULL;
-}
-
 /* A worker process of a pool, at rest in the pool's own code: it owes nothing to anybody. */
 bool wg_awaits_task(const struct wg_process *p, const struct wg_thread *t)
 {
@@ -265,13 +253,6 @@ bool wg_resolve_python(struct wg_ctx *c, uint32_t lock)
 	if (!c->t->python_stack.n && !c->p->python.locks.n)
 		return false;
 	l = pylock_of(c);
-	/*
-	 * "It called acquire() before" can be this very call. In a fork with no other thread the
-	 * lock that came along locked is the better explanation.
-	 */
-	if (l && c->p->forked && l->certainty != WG_CERTAIN && l->owner_tid == c->t->tid &&
-	    this_call(c, l))
-		l = NULL;
 	if (l) {
 		if (l->kind)
 			b->n.v[lock].label =
@@ -297,15 +278,20 @@ bool wg_resolve_python(struct wg_ctx *c, uint32_t lock)
 				wg_set_end(b, lock,
 					   c->p->forked ? CL_LOCK_AFTER_FORK : CL_LOCK_ORPHANED,
 					   FATE_STUCK, l->certainty,
-					   wg_say(b, "its owner, thread %d, %s", l->owner_tid,
+					   wg_say(b, "its owner%s %s",
+						  l->owner_tid ? wg_say(b, ", thread %d,", l->owner_tid) : " thread",
 						  c->p->forked
 							  ? "exists only in the parent"
 							  : "has ended while it held the lock"));
 				e = &b->n.v[lock].end;
 				e->gone = true;
 				e->pid = c->p->pid;
-				e->tid = c->p->forked ? c->t->tid : l->owner_tid;
-				e->who = wg_say(b, "thread %d, which %s", l->owner_tid,
+				e->tid = c->p->forked	? c->t->tid
+					 : l->owner_tid ? l->owner_tid
+							: WG_NO_INT;
+				e->who = wg_say(b, "%s, which %s",
+						l->owner_tid ? wg_say(b, "thread %d", l->owner_tid)
+							     : "a thread",
 						c->p->forked ? "exists only in the parent"
 							     : "has ended");
 			}
