@@ -514,6 +514,9 @@ struct wg_pylock { /* a Python-level lock whose owner could be read */
 	enum wg_certainty certainty;
 	const char *evidence; /* "inside `with` at train.py:12", "rlock_owner" */
 	bool owner_gone; /* the lock names an owner, and that thread is no more (owner_tid may be 0) */
+	bool exclusive;	 /* a lock of processes that one alone can have, no counting semaphore */
+	bool own_made;	 /* of a forked child: its parent has no such lock, so it was made after the fork */
+	bool task;	 /* owner_tid does not hold it: its end, or the end of its task, is waited for */
 	/* Identity of a word that processes share (multiprocessing): as in struct wg_futex. */
 	bool has_map;
 	uint64_t map_dev, map_ino, map_off;

@@ -196,7 +196,7 @@ static const struct expected expected_locks[] = {
 	{ "wait_b", "hold_b", "_thread.RLock" },
 	{ "wait_o", "hold_o", "_thread.lock" },
 	{ "wait_oc", "hold_o", "_thread.lock" },
-	{ "wait_shared", "hold_shared", "SemLock" },
+	{ "wait_shared", "hold_shared", "multiprocessing.Lock" },
 	{ "join_a", "hold_a", "thread end" },
 	{ "import_2", "import_1", "import lock of 'slow_module_of_this_test'" },
 	{ "twice_y", "twice_y", "_thread.lock" },
@@ -291,14 +291,14 @@ static void shared(void **state)
 		wg_python_collect(child.f, child.p, child.m, child.s);
 		assert_int_equal(t.p->python.locks.n, 1);
 		held = &t.p->python.locks.v[0];
-		assert_string_equal(held->kind, "SemLock");
+		assert_string_equal(held->kind, "multiprocessing.Lock");
 		assert_int_equal(held->owner_tid,
 				 json_integer_value(json_object_get(ids, "holder")));
 		for (size_t k = 0; k < child.p->python.locks.n; k++)
 			if (child.p->python.locks.v[k].waiter_tid)
 				wanted = &child.p->python.locks.v[k];
 		assert_non_null(wanted);
-		assert_string_equal(wanted->kind, "SemLock");
+		assert_string_equal(wanted->kind, "multiprocessing.Lock");
 		assert_int_equal(wanted->owner_tid, 0);
 		assert_true(held->has_map && wanted->has_map);
 		assert_int_equal(held->map_ino, wanted->map_ino);

@@ -17,6 +17,7 @@
 #include "pyread.h"
 #include "python_opcodes.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@
 #define SEMLOCK_HANDLE 16 /* SemLock: sem_t * */
 #define SEMLOCK_LAST_TID 24
 #define SEMLOCK_COUNT 32
+#define SEMLOCK_MOST 36	 /* the value that it never exceeds */
 #define SEMLOCK_KIND 40	  /* 0 recursive mutex, 1 semaphore */
 #define THREAD_HANDLE 16  /* _ThreadHandle: its ThreadHandle */
 #define HANDLE_IDENT 32	  /* 3.13 */
@@ -395,7 +397,7 @@ static void shared_identity(struct wg_py *py, struct wg_pylock *out)
 
 static void semlock(struct wg_py *py, uint64_t object, struct wg_pylock *out)
 {
-	int32_t count = 0, kind = 0;
+	int32_t count = 0, kind = 0, most = 0;
 	uint64_t last = 0;
 
 	out->kind = "SemLock";
@@ -406,15 +408,16 @@ static void semlock(struct wg_py *py, uint64_t object, struct wg_pylock *out)
 	    !wg_py_i32(py, object + SEMLOCK_KIND, &kind) ||
 	    !wg_py_u64(py, object + SEMLOCK_LAST_TID, &last))
 		return;
-	if (kind == 1 && count > 0) {
-		int32_t most = 0;
-
-		/* A semaphore of one is multiprocessing.Lock; of more, it has no single owner. */
-		wg_py_i32(py, object + SEMLOCK_COUNT + 4, &most);
-		if (most != 1) {
-			out->evidence = "a semaphore: it has no owner";
-			return;
-		}
+	/* A semaphore of one is multiprocessing.Lock; of more, it has no single owner. */
+	if (wg_py_i32(py, object + SEMLOCK_MOST, &most)) {
+		out->exclusive = kind == 0 || most == 1;
+		out->kind = kind == 0	? "multiprocessing.RLock"
+			    : most == 1 ? "multiprocessing.Lock"
+					: "multiprocessing.Semaphore";
+	}
+	if (kind == 1 && count > 0 && most != 1) {
+		out->evidence = "a semaphore: it has no owner";
+		return;
 	}
 	if (count > 0) {
 		owner_by_ident(py, out, last, "the SemLock's last_tid and count");
@@ -672,6 +675,36 @@ static void likely_owner(struct locks *l, const struct search *s, struct wg_pylo
 			       found->code->file, (long long)wg_py_line(py, found, found_at));
 }
 
+/*
+ * A forked child's lock that nobody in it seems to hold may have come along locked. Not when its
+ * parent, which still runs the same program, has none at that place: then the child made it.
+ */
+static bool made_here(struct wg_py *py, uint64_t lock)
+{
+	struct wg_process *parent = wg_find_process(py->f, py->p->ppid), as;
+	uint64_t mine[2] = { 0, 0 }, its[2] = { 0, 0 };
+	struct wg_mem *m;
+	int err;
+
+	if (!parent || !parent->alive || parent->pid == py->p->pid || !parent->exe || !py->p->exe ||
+	    strcmp(parent->exe, py->p->exe))
+		return false;
+	as = *parent; /* what cannot be read of it is no loss to the parent's own facts */
+	m = wg_mem_open(py->f, &as, -1);
+	/* The object's type, and its semaphore: where the allocator put it at the time. */
+	err = wg_mem_error(m);
+	if (!err)
+		err = wg_mem_read(m, lock + 8, &its[0], 8);
+	if (!err)
+		err = wg_mem_read(m, lock + LOCK_SEM, &its[1], 8);
+	wg_mem_close(m);
+	if (err == -EFAULT || err == -EIO || err == -ENOENT)
+		return true; /* nothing is there at all */
+	if (err || !wg_py_u64(py, lock + 8, &mine[0]) || !wg_py_u64(py, lock + LOCK_SEM, &mine[1]))
+		return false;
+	return memcmp(mine, its, sizeof(mine));
+}
+
 static void describe(struct locks *l, size_t thread, const struct wg_thread *t,
 		     const struct search *s, const struct wg_py_frame *fr)
 {
@@ -699,6 +732,7 @@ static void describe(struct locks *l, size_t thread, const struct wg_thread *t,
 		return;
 	case HANDLE:
 		out->kind = "thread end";
+		out->task = true;
 		if (wg_py_u64(py, s->found + THREAD_HANDLE, &word) &&
 		    wg_py_u64(py, word + HANDLE_IDENT, &ident) && ident)
 			owner_by_ident(py, out, ident, "the thread's handle");
@@ -714,6 +748,7 @@ static void describe(struct locks *l, size_t thread, const struct wg_thread *t,
 	ended = ends_with(py, s->found);
 	if (ended) {
 		out->kind = "thread end";
+		out->task = true;
 		out->owner_tid = ended->tid;
 		out->evidence = "released when that thread ends";
 		return;
@@ -736,6 +771,8 @@ static void describe(struct locks *l, size_t thread, const struct wg_thread *t,
 		return;
 	}
 	likely_owner(l, s, out);
+	if (!out->owner_tid && py->p->forked)
+		out->own_made = made_here(py, s->found);
 }
 
 /* ---- locks of multiprocessing, for the waiters in other processes ------------------------ */

@@ -313,6 +313,13 @@ void wg_resolve_futex(struct wg_ctx *c);
 bool wg_futex_owned(struct wg_ctx *c); /* resolves if the word names an owner */
 void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what);
 bool wg_resolve_python(struct wg_ctx *c, uint32_t lock);
+const struct wg_pylock *wg_pylock_of(const struct wg_ctx *c); /* what it waits for; NULL */
+static inline bool wg_py_own_lock(const struct wg_ctx *c)
+{
+	const struct wg_pylock *l = wg_pylock_of(c);
+
+	return l && l->own_made;
+}
 bool wg_awaits_task(const struct wg_process *p, const struct wg_thread *t);
 bool wg_resolve_gpu_call(struct wg_ctx *c);
 void wg_resolve_fd_io(struct wg_ctx *c, const struct wg_file *file, bool writes, double timeout);

@@ -668,7 +668,7 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 		return;
 	}
 	/* With threads of its own the holder may be one of those. */
-	if (p->forked && is_lock && (own == 1 || others_spare(c))) {
+	if (p->forked && is_lock && !wg_py_own_lock(c) && (own == 1 || others_spare(c))) {
 		wg_set_end(b, c->node, CL_LOCK_AFTER_FORK, FATE_STUCK, WG_LIKELY,
 			   wg_say(b,
 				  "the %s was held when pid %d was forked, and no thread of this "

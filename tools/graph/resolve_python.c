@@ -84,7 +84,7 @@ static bool is_join(const struct wg_thread *t)
 }
 
 /* Which lock of Python's is it, as far as its owner could be read? */
-static const struct wg_pylock *pylock_of(const struct wg_ctx *c)
+const struct wg_pylock *wg_pylock_of(const struct wg_ctx *c)
 {
 	const struct wg_python *py = &c->p->python;
 
@@ -252,7 +252,7 @@ bool wg_resolve_python(struct wg_ctx *c, uint32_t lock)
 		return true;
 	if (!c->t->python_stack.n && !c->p->python.locks.n)
 		return false;
-	l = pylock_of(c);
+	l = wg_pylock_of(c);
 	if (l) {
 		if (l->kind)
 			b->n.v[lock].label =
@@ -263,9 +263,11 @@ bool wg_resolve_python(struct wg_ctx *c, uint32_t lock)
 			owner = wg_any_tid_node(b, b->pi[c->proc].host, l->owner_tid);
 			if (owner != WG_NONE && wg_thr(b, &b->n.v[owner])->state != 'Z') {
 				if (!b->n.v[lock].nout)
-					wg_edge(b, lock, owner, WG_EDGE_HELD_BY,
+					wg_edge(b, lock, owner,
+						l->task ? WG_EDGE_WAITS_FOR : WG_EDGE_HELD_BY,
 						l->certainty == WG_CERTAIN,
-						l->evidence ? l->evidence : "the lock's owner");
+						l->evidence ? l->evidence : "the lock's owner")
+						->says = l->task ? "comes with the end of" : NULL;
 				if (is_join(c->t)) {
 					n->wkind = "join";
 					n->wdoes = "joins a Python thread";

@@ -26,6 +26,48 @@ static void could_act(struct wg_ctx *c, uint32_t from, int32_t proc, const char 
 		e->idle_cls = CL_NO_WAKER;
 }
 
+static bool kin_of(const struct wg_process *o, const struct wg_process *p)
+{
+	return o->ppid == p->pid || p->ppid == o->pid || (o->ppid == p->ppid && o->ppid > 1);
+}
+
+/*
+ * A lock that one process alone can have, and nobody who lives says that he has it: of its family
+ * that has ended, he who was killed, else who ended last, had it.
+ */
+static bool dead_holder(struct wg_ctx *c, uint32_t lock)
+{
+	struct wg_b *b = c->b;
+	int32_t best = -1;
+	struct wg_iend *e;
+
+	for (uint32_t i = 0; i < b->np; i++) {
+		const struct wg_process *o = b->pi[i].p, *x = best < 0 ? NULL : b->pi[best].p;
+
+		if (!b->pi[i].dead || !kin_of(o, c->p) ||
+		    b->pi[i].host != b->pi[c->proc].host || !same_program(o, c->p))
+			continue;
+		if (!x || (o->end.signal && !x->end.signal) ||
+		    (!o->end.signal == !x->end.signal && wg_has_sec(o->end.age_s) &&
+		     wg_has_sec(x->end.age_s) && o->end.age_s < x->end.age_s))
+			best = (int32_t)i;
+	}
+	if (best < 0)
+		return false;
+	if (b->n.v[lock].has_end)
+		return true;
+	wg_set_end(b, lock, CL_LOCK_ORPHANED, FATE_STUCK, WG_LIKELY,
+		   wg_say(b,
+			  "nobody who lives has it; pid %d, a process of its family, has ended, "
+			  "most likely while it held the lock",
+			  b->pi[best].p->pid));
+	e = &b->n.v[lock].end;
+	e->gone = true;
+	e->pid = b->pi[best].p->pid;
+	e->who = wg_say(b, "process %d, which has ended", b->pi[best].p->pid);
+	return true;
+}
+
 /*
  * Everybody who has the word's memory mapped, and those of its family that had it until they
  * ended. False: nothing is known, or nobody is there.
@@ -34,6 +76,8 @@ static uint32_t sharers(struct wg_ctx *c, uint32_t lock)
 {
 	const struct wg_wait *w = &c->t->wait;
 	const struct wg_process *p = c->p;
+	const struct wg_pylock *l = wg_pylock_of(c);
+	bool exclusive = l && l->exclusive;
 	struct wg_b *b = c->b;
 	uint32_t n = 0;
 
@@ -45,12 +89,12 @@ static uint32_t sharers(struct wg_ctx *c, uint32_t lock)
 		could_act(c, lock, o, "it has the memory mapped");
 		n++;
 	}
+	if (exclusive && dead_holder(c, lock))
+		return true;
 	for (uint32_t i = 0; i < b->np; i++) {
 		const struct wg_process *o = b->pi[i].p;
-		bool kin = o->ppid == p->pid || p->ppid == o->pid ||
-			   (o->ppid == p->ppid && o->ppid > 1);
 
-		if (!b->pi[i].dead || !kin || b->pi[i].host != b->pi[c->proc].host ||
+		if (!b->pi[i].dead || !kin_of(o, p) || b->pi[i].host != b->pi[c->proc].host ||
 		    !same_program(o, p))
 			continue;
 		could_act(c, lock, (int32_t)i, "a process of its family that has ended");
@@ -64,8 +108,12 @@ bool wg_sharer_targets(struct wg_ctx *c, uint32_t lock)
 	const struct wg_wait *w = &c->t->wait;
 	struct wg_b *b = c->b;
 
-	if (w->op != WG_OP_FUTEX || !w->sharers_known)
-		return wg_kin_targets(c, lock);
+	if (w->op != WG_OP_FUTEX || !w->sharers_known) {
+		const struct wg_pylock *l = wg_pylock_of(c);
+		bool any = wg_kin_targets(c, lock);
+
+		return (l && l->exclusive && dead_holder(c, lock)) || any;
+	}
 	if (sharers(c, lock))
 		return true;
 	wg_set_end(b, lock, CL_NO_WAKER, FATE_STUCK, WG_LIKELY,
