@@ -190,6 +190,7 @@ struct wg_wait {
 	int64_t bytes;		  /* how much the call asked to move */
 	WG_VEC(struct wg_pollfd) fds; /* POLL, EPOLL (the registered set) */
 	int64_t child;		  /* WAIT: pid as this facts' namespace sees it; -1 any; WG_NO_INT.
+				   * POLL: whose end it polls for, where its program knows that.
 				   * SIGWAIT: -1, the end of a child would wake it */
 	const char *path;	  /* OPEN, FSMETA, FAULT: the path or mapped file */
 	int64_t key;		  /* SYSV: semaphore or queue id */
@@ -250,6 +251,7 @@ struct wg_thread {
 	bool native_complete; /* the unwind reached the thread's start */
 	WG_VEC(struct wg_pyframe) python_stack;
 	bool has_python;      /* a Python thread state belongs to this thread */
+	WG_VEC(int32_t) fds_at_hand; /* sockets and pipes that its Python frames have in variables */
 	bool py_main;	      /* the interpreter's main thread */
 	WG_VEC(struct wg_call) calls; /* in flight, outermost first */
 	/* Who woke it (observer only): last waker and counts. */

@@ -203,6 +203,7 @@ static const struct wg_field thread_f[] = {
 	FIELD(wg_thread, "waker_count", waker_count, I64, NO),
 	FIELD(wg_thread, "waker_age_s", waker_age_s, SEC, NO),
 	FIELD(wg_thread, "waker_is_timer", waker_is_timer, BOOL, ZERO),
+	FIELD(wg_thread, "fds_at_hand", fds_at_hand, I32S, ZERO),
 	FIELD(wg_thread, "sample_pc", sample_pc, HEXA, ZERO),
 	FIELD(wg_thread, "repeat_syscall", repeat_syscall, STR, ZERO),
 	FIELD(wg_thread, "repeat_path", repeat_path, STR, ZERO),

@@ -851,6 +851,39 @@ int wg_py_frames(struct wg_py *py, const struct wg_py_thread *t, struct wg_py_fr
 	return -EAGAIN;
 }
 
+bool wg_py_generator(struct wg_py *py, uint64_t generator, struct wg_py_frame *out)
+{
+	/* PyGenObject: a pointer to its frame up to 3.10, then the frame itself. */
+	static const uint16_t at[] = { [8] = 16, [9] = 16, [10] = 16, [11] = 80, [12] = 72, [13] = 72 };
+	uint64_t frame, next;
+
+	if (py->o.minor < 8 || py->o.minor > 13 || !wg_py_is(py, generator, "generator"))
+		return false;
+	frame = generator + at[py->o.minor];
+	if (py->o.minor <= 10 && !wg_py_ptr(py, frame, &frame))
+		return false;
+	return read_frame(py, frame, out, &next) == 1;
+}
+
+size_t wg_py_deque(struct wg_py *py, uint64_t deque, uint64_t items[64])
+{
+	uint64_t n, block, left;
+	size_t got = 0;
+
+	/* _collections: ob_size, leftblock, rightblock, leftindex; a block: link, 64 items, link */
+	if (!wg_py_is(py, deque, "collections.deque") || !wg_py_u64(py, deque + 16, &n) || n > 64 ||
+	    !wg_py_ptr(py, deque + 24, &block) || !wg_py_u64(py, deque + 40, &left) || left > 63)
+		return 0;
+	for (uint64_t k = 0; k < n; k++) {
+		if (left + k == 64 && !wg_py_ptr(py, block + 8 + 64 * 8, &block))
+			break;
+		if (!wg_py_ptr(py, block + 8 + ((left + k) & 63) * 8, &items[got]))
+			break;
+		got++;
+	}
+	return got;
+}
+
 uint64_t wg_py_slot(struct wg_py *py, const struct wg_py_frame *fr, int k)
 {
 	uint64_t v;

@@ -126,7 +126,13 @@ int64_t wg_py_line(struct wg_py *py, const struct wg_py_frame *fr, int64_t at);
 bool wg_py_at(const struct wg_py_frame *fr, const char *file_end, const char *function);
 uint64_t wg_py_local(struct wg_py *py, const struct wg_py_frame *fr, const char *name);
 
-/* python_locks.c: called by wg_python_collect() */
+/* The frame of a generator that is suspended; false: it has none. */
+bool wg_py_generator(struct wg_py *py, uint64_t generator, struct wg_py_frame *out);
+/* The items of a collections.deque of at most 64: how many were read. */
+size_t wg_py_deque(struct wg_py *py, uint64_t deque, uint64_t items[64]);
+
+/* python_locks.c, python_hands.c: called by wg_python_collect(), in this order */
 void wg_python_locks(struct wg_py *py);
+void wg_python_hands(struct wg_py *py);
 
 #endif

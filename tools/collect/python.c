@@ -137,6 +137,7 @@ int wg_python_collect(struct wg_facts *f, struct wg_process *p, struct wg_mem *m
 	read_gil(&py);
 	read_end(&py, main_thread);
 	wg_python_locks(&py);
+	wg_python_hands(&py);
 	wg_add_source(f, p, "python");
 	wg_py_close(&py);
 	return 0;

@@ -9,6 +9,8 @@
  *    code's exception table (3.11+) or the frame's block stack (3.8-3.10) proves;
  *  - the lock that ends with a thread (3.8-3.12) and the handle that join() waits on (3.13)
  *    lead to that thread;
+ *  - the context manager of a block can be contextlib's (a suspended generator, an ExitStack), or
+ *    an object of the program that has one lock: likely;
  *  - what a condition's waiter sleeps on has no owner, and is said to be one;
  *  - failing all that, one thread alone whose code has called acquire() on that object more
  *    often than release() on every way to the place where it stands: likely, since nobody
@@ -46,11 +48,13 @@ struct held { /* a lock that a frame is certainly inside `with` of */
 	size_t thread;	 /* index into py->threads */
 	const struct wg_py_frame *frame;
 	int64_t line;
+	bool guarded; /* by an object of the program's own that has the lock: likely */
 };
 
 struct locks {
 	struct wg_py *py;
 	WG_VEC(struct held) held;
+	int depth; /* of context managers inside context managers */
 };
 
 enum kind { NONE, LOCK, RLOCK, SEMLOCK, HANDLE, SIMPLE_QUEUE };
@@ -112,13 +116,14 @@ static bool waits_for(struct wg_py *py, uint64_t object, enum kind kind, uint64_
 /* ---- locks held inside `with` ------------------------------------------------------- */
 
 static void hold(struct locks *l, size_t thread, const struct wg_py_frame *fr, uint64_t object,
-		 int64_t at)
+		 int64_t at, bool guarded)
 {
 	struct held *h;
 
 	if (l->held.n >= MAX_HELD)
 		return;
 	h = wg_push(l->py->arena, &l->held);
+	h->guarded = guarded;
 	h->object = object;
 	h->thread = thread;
 	h->frame = fr;
@@ -140,31 +145,91 @@ static bool waits_on_condition(struct locks *l, size_t thread, const struct wg_p
 	return false;
 }
 
-/* The value at a proven depth is the exit method of a block that was entered. */
-static void inside(struct locks *l, size_t thread, const struct wg_py_frame *fr, uint64_t exit,
+struct only { /* the one lock among the attributes of an object */
+	struct wg_py *py;
+	uint64_t lock;
+	int n;
+};
+
+static void count_lock(void *arg, uint64_t object)
+{
+	struct only *x = arg;
+	enum kind kind = kind_of(x->py, object);
+
+	if (kind != LOCK && kind != RLOCK)
+		return;
+	x->lock = object;
+	x->n++;
+}
+
+static void blocks_of(struct locks *l, size_t thread, const struct wg_py_frame *fr);
+static void inside(struct locks *l, size_t thread, const struct wg_py_frame *fr, uint64_t self,
+		   int64_t at);
+
+/* What contextlib's own context managers, or those of the program, keep until they are left. */
+static void inside_object(struct locks *l, size_t thread, const struct wg_py_frame *fr,
+			  uint64_t self, int64_t at)
+{
+	struct wg_py *py = l->py;
+	struct only only = { py, 0, 0 };
+	uint64_t items[64], v;
+	size_t n;
+
+	if (wg_py_is_a(py, self, "_GeneratorContextManager")) {
+		struct wg_py_frame *gen = wg_alloc(py->arena, sizeof(*gen));
+
+		v = wg_py_attr(py, self, "gen");
+		if (v && wg_py_generator(py, v, gen))
+			blocks_of(l, thread, gen);
+		return;
+	}
+	if (wg_py_is_a(py, self, "_BaseExitStack")) {
+		n = wg_py_deque(py, wg_py_attr(py, self, "_exit_callbacks"), items);
+		for (size_t i = 0; i < n; i++) {
+			v = wg_py_item(py, items[i], 1);
+			v = v ? wg_py_bound_self(py, v, NULL) : 0;
+			if (v)
+				inside(l, thread, fr, v, at);
+		}
+		return;
+	}
+	wg_py_attrs_each(py, self, 64, count_lock, &only);
+	if (only.n == 1)
+		hold(l, thread, fr, only.lock, at, true);
+}
+
+/* The frame is inside a block whose context manager is this object. */
+static void inside(struct locks *l, size_t thread, const struct wg_py_frame *fr, uint64_t self,
 		   int64_t at)
 {
 	struct wg_py *py = l->py;
-	uint64_t self = wg_py_bound_self(py, exit, "__exit__"), inner;
+	uint64_t inner, given = self;
 	enum kind kind;
 
-	if (!self)
+	if (!self || l->depth > 3)
 		return;
+	l->depth++;
 	for (int depth = 0; depth < 3; depth++) {
 		kind = kind_of(py, self);
 		if (kind == LOCK || kind == RLOCK || kind == SEMLOCK) {
-			hold(l, thread, fr, self, at);
-			return;
+			hold(l, thread, fr, self, at, false);
+			break;
 		}
 		/* threading.Condition, multiprocessing's Lock, RLock and Condition wrap one. */
 		inner = wg_py_attr(py, self, "_semlock");
 		if (!inner) {
 			inner = wg_py_attr(py, self, "_lock");
-			if (!inner || waits_on_condition(l, thread, fr, self))
-				return;
+			if (inner && waits_on_condition(l, thread, fr, self))
+				break;
+		}
+		if (!inner) {
+			if (self == given)
+				inside_object(l, thread, fr, self, at);
+			break;
 		}
 		self = inner;
 	}
+	l->depth--;
 }
 
 static bool table_int(const struct wg_py_code *c, size_t *i, uint32_t *v)
@@ -227,8 +292,9 @@ static void blocks_by_table(struct locks *l, size_t thread, const struct wg_py_f
 		    code[0] == py->o.opcode_push_exc_info &&
 		    code[2] == py->o.opcode_with_except_start) {
 			exit = wg_py_stack_slot(py, fr, (int)depth - 1);
-			if (exit)
-				inside(l, thread, fr, exit, (int64_t)target * 2);
+			if (exit) /* the exit method of a block that was entered */
+				inside(l, thread, fr, wg_py_bound_self(py, exit, "__exit__"),
+				       (int64_t)target * 2);
 		}
 		at = target;
 	}
@@ -251,19 +317,24 @@ static void blocks_of_frame(struct locks *l, size_t thread, const struct wg_py_f
 			continue;
 		exit = wg_py_stack_slot(py, fr, b[2] - 1);
 		if (exit)
-			inside(l, thread, fr, exit, py->o.minor == 10 ? (int64_t)b[1] * 2 : b[1]);
+			inside(l, thread, fr, wg_py_bound_self(py, exit, "__exit__"),
+			       py->o.minor == 10 ? (int64_t)b[1] * 2 : b[1]);
 	}
+}
+
+static void blocks_of(struct locks *l, size_t thread, const struct wg_py_frame *fr)
+{
+	if (l->py->o.style == WG_PY_PYFRAME)
+		blocks_of_frame(l, thread, fr);
+	else
+		blocks_by_table(l, thread, fr);
 }
 
 static void find_held(struct locks *l)
 {
 	for (size_t t = 0; t < l->py->threads.n; t++)
-		for (size_t i = 0; i < l->py->frames[t].n; i++) {
-			if (l->py->o.style == WG_PY_PYFRAME)
-				blocks_of_frame(l, t, &l->py->frames[t].v[i]);
-			else
-				blocks_by_table(l, t, &l->py->frames[t].v[i]);
-		}
+		for (size_t i = 0; i < l->py->frames[t].n; i++)
+			blocks_of(l, t, &l->py->frames[t].v[i]);
 }
 
 /* ---- what a thread waits for --------------------------------------------------------- */
@@ -763,7 +834,7 @@ static void describe(struct locks *l, size_t thread, const struct wg_thread *t,
 	for (size_t i = 0; i < l->held.n; i++) {
 		const struct held *h = &l->held.v[i];
 
-		if (h->object != s->found)
+		if (h->object != s->found || h->guarded)
 			continue;
 		out->owner_tid = py->threads.v[h->thread].tid;
 		out->evidence = wg_fmt(py->f->arena, "inside `with` at %s:%lld",
@@ -771,6 +842,17 @@ static void describe(struct locks *l, size_t thread, const struct wg_thread *t,
 		return;
 	}
 	likely_owner(l, s, out);
+	for (size_t i = 0; i < l->held.n && !out->owner_tid; i++) {
+		const struct held *h = &l->held.v[i];
+
+		if (h->object != s->found)
+			continue;
+		out->owner_tid = py->threads.v[h->thread].tid;
+		out->certainty = WG_LIKELY;
+		out->evidence = wg_fmt(py->f->arena, "inside `with` at %s:%lld of an object that has "
+						     "the lock",
+				       h->frame->code->file, (long long)h->line);
+	}
 	if (!out->owner_tid && py->p->forked)
 		out->own_made = made_here(py, s->found);
 }

@@ -96,6 +96,42 @@ static void add_process(struct wg_ctx *c, uint32_t end, int32_t proc, enum wg_ed
 
 static bool passes_on(struct wg_ctx *c, uint32_t end, int32_t proc);
 
+static bool at_hand(const struct wg_thread *t, int32_t fd)
+{
+	for (size_t i = 0; i < t->fds_at_hand.n; i++)
+		if (t->fds_at_hand.v[i] == fd)
+			return true;
+	return false;
+}
+
+/*
+ * Threads of the other process that have this very connection in hand: they serve it, whatever
+ * its main thread does meanwhile, which may have accepted it and still has it in a variable.
+ */
+static bool add_handlers(struct wg_ctx *c, uint32_t end, int32_t proc, const struct wg_file *file,
+			 enum wg_edge_kind kind, enum wg_class idle, const char *how)
+{
+	struct wg_b *b = c->b;
+	const struct wg_process *p = b->pi[proc].p;
+	uint32_t n = 0, first = (uint32_t)b->e.n;
+
+	for (uint32_t i = 0; i < p->threads.n; i++) {
+		const struct wg_thread *t = &p->threads.v[i];
+		struct wg_iedge *e;
+
+		if ((int32_t)i == b->pi[proc].main_thr || t->ours || t->state == 'Z' ||
+		    !at_hand(t, file->fd))
+			continue;
+		e = wg_edge(b, end, b->pi[proc].tbase + i, kind, false, how);
+		e->idle_cls = idle;
+		e->since = c->t->wait.since_s;
+		n++;
+	}
+	if (n == 1 && b->f->fd_scan_complete)
+		b->e.v[first].certain = true;
+	return n;
+}
+
 static struct ends add_holders(struct wg_ctx *c, uint32_t end, uint32_t first, bool writes,
 			       enum wg_edge_kind kind, enum wg_class idle)
 {
@@ -107,6 +143,7 @@ static struct ends add_holders(struct wg_ctx *c, uint32_t end, uint32_t first, b
 	for (uint32_t h = first; h && h != WG_NONE; h = b->holders.v[h - 1].next) {
 		const struct wg_holder *x = &b->holders.v[h - 1];
 		const struct wg_file *file = &b->pi[x->proc].p->files.v[x->file];
+		const char *how;
 		bool dup = false;
 
 		if (!can(file, !writes))
@@ -131,9 +168,11 @@ static struct ends add_holders(struct wg_ctx *c, uint32_t end, uint32_t first, b
 		if (!writes && idle == CL_PEER_SILENT && b->n.v[end].type == IT_SOCKET &&
 		    passes_on(c, end, x->proc))
 			continue;
-		add_process(c, end, x->proc, kind, idle,
-			    wg_say(b, "descriptor %d of pid %d is the %s end", file->fd,
-				   b->pi[x->proc].p->pid, writes ? "reading" : "writing"));
+		how = wg_say(b, "descriptor %d of pid %d is the %s end", file->fd,
+			     b->pi[x->proc].p->pid, writes ? "reading" : "writing");
+		if (file->kind != WG_FILE_SOCKET ||
+		    !add_handlers(c, end, x->proc, file, kind, idle, how))
+			add_process(c, end, x->proc, kind, idle, how);
 	}
 	if (r.own)
 		r.threads = own_threads(c, end, kind);
@@ -1053,6 +1092,24 @@ static void one_wait(struct wg_ctx *c, double since)
 	}
 }
 
+/* It polls for the end of one process, and its program knows which. */
+static bool joined_child(struct wg_ctx *c)
+{
+	struct wg_b *b = c->b;
+	int32_t i = wg_pid_proc(b, b->pi[c->proc].host, (int32_t)c->t->wait.child);
+	struct wg_iedge *e;
+
+	if (i < 0 || i == c->proc || b->pi[i].dead)
+		return false;
+	e = wg_edge(b, c->node, wg_process_actor(b, i), WG_EDGE_CHILD_OF, true,
+		    "the process that its program joins");
+	e->says = "for the end of";
+	e->since = c->t->wait.since_s;
+	b->n.v[c->node].wkind = "child";
+	b->n.v[c->node].wdoes = "waits for a child";
+	return true;
+}
+
 void wg_resolve_poll(struct wg_ctx *c)
 {
 	const struct wg_wait *w = &c->t->wait;
@@ -1092,6 +1149,10 @@ void wg_resolve_poll(struct wg_ctx *c)
 	if (wg_still(b, c->p, c->t) == STILL_NO && !wg_has_sec(T))
 		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN,
 			   "it handles events");
+	if (joins && wg_has_int(w->child) && w->child > 0 && joined_child(c)) {
+		timed_end(c, T);
+		return;
+	}
 	for (size_t i = 0; i < n; i++) {
 		const struct wg_file *x = wg_fd(b, c->proc, fds[i].fd);
 		int16_t ev = fds[i].events;

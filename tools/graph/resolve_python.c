@@ -259,6 +259,12 @@ bool wg_resolve_python(struct wg_ctx *c, uint32_t lock)
 				wg_say(b, "%s 0x%llx", l->kind,
 				       (unsigned long long)(l->object ? l->object : l->futex));
 		n->wobject = b->n.v[lock].label;
+		if (l->task && l->owner_gone) {
+			if (!b->n.v[lock].has_end)
+				wg_set_end(b, lock, CL_NO_WAKER, FATE_STUCK, l->certainty,
+					   l->evidence);
+			return true;
+		}
 		if (l->owner_tid || l->owner_gone) {
 			owner = wg_any_tid_node(b, b->pi[c->proc].host, l->owner_tid);
 			if (owner != WG_NONE && wg_thr(b, &b->n.v[owner])->state != 'Z') {
