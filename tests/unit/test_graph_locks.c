@@ -858,7 +858,7 @@ static void stdio_owner_gone(struct wg_facts *f)
 }
 
 static void
-forked_acquire_line(struct wg_facts *f) /* "acquire() was called" can be this very call */
+forked_acquire_line(struct wg_facts *f) /* it took it at the same line, which the collector saw */
 {
 	forked_python_lock(f);
 	pylock(f, f->procs.v[0], 0x10, 120, WG_LIKELY)->evidence =
@@ -992,8 +992,8 @@ static const struct graph_case cases[] = {
 	{"forked, condition of its own", forked_own_condition, "no-waker", WG_HUNG_YES, 120, 0,
 	 NULL, 0},
 	{"stdio lock, owner gone", stdio_owner_gone, "lock-orphaned", WG_HUNG_YES, 100, 0, NULL, 0},
-	{"forked, a lock said to be its own", forked_acquire_line, "lock-after-fork", WG_HUNG_YES,
-	 120, 0, NULL, 1},
+	{"forked, a lock it took at this line", forked_acquire_line, "lock-self", WG_HUNG_YES, 120,
+	 0, NULL, 1},
 	{"forked, a lock it took itself", forked_acquire_earlier, "lock-self", WG_HUNG_YES, 120, 0,
 	 NULL, 1},
 	{"owner is a zombie leader", owner_is_zombie_leader, "lock-orphaned", WG_HUNG_YES, 100, 100,

@@ -621,9 +621,9 @@ static bool branch_left(const struct flow *fl, uint32_t i, uint32_t to)
 
 /*
  * Calls of acquire() that have returned minus calls of release() on the lock, on the way to
- * the instruction that the frame stands at. Only `x.acquire()` counts, and only where no branch
- * leads round it: with arguments it may have come back without the lock, and a method that is
- * merely passed on (`Thread(target=lock.acquire)`) was not called here.
+ * the instruction that the frame stands at. Only where no branch leads round it; with arguments
+ * it may have come back without the lock, so that counts only where nobody looks at the answer;
+ * and a method that is merely passed on (`Thread(target=lock.acquire)`) was not called here.
  */
 static int balance(struct wg_py *py, const struct wg_py_frame *fr, uint64_t lock, uint8_t *code,
 		   struct flow *fl, int64_t *at)
@@ -633,7 +633,9 @@ static int balance(struct wg_py *py, const struct wg_py_frame *fr, uint64_t lock
 	size_t n;
 	uint32_t arg = 0, to;
 	int sum = 0;
-	int64_t asked = -1, taken[16];
+	int64_t asked = -1, taken[16]; /* asked: the method is on the stack since this place */
+	uint32_t loads = 0;	       /* instructions since then */
+	bool plain = false;	       /* up to 3.10: loaded as an attribute, for keywords */
 
 	if (!fr->code->acquires || py->o.minor > 13)
 		return 0;
@@ -646,23 +648,29 @@ static int balance(struct wg_py *py, const struct wg_py_frame *fr, uint64_t lock
 	for (size_t i = 0; i + 1 < n && (int64_t)i < fr->lasti; i += 2) {
 		enum wg_py_op op = ops[code[i]] & 15;
 		size_t skip = ops[code[i]] >> 4;
-		int64_t method = -1;
 		uint64_t name;
-		bool called;
+		bool called, unseen;
 
 		arg = arg << 8 | code[i + 1];
 		switch (op) {
 		case WG_PY_OP_EXTENDED:
 			continue; /* its argument goes on */
 		case WG_PY_OP_PRECALL:
-			method = asked;
-			break;
+			arg = 0;
+			i += skip * 2;
+			continue;
 		case WG_PY_OP_CALL:
-			if (asked >= 0 && !arg && !skipped(fl, (uint32_t)i, &to)) {
+		case WG_PY_OP_CALL_KW:
+			unseen = i + 2 + skip * 2 < n &&
+				 (ops[code[i + 2 + skip * 2]] & 15) == WG_PY_OP_POP;
+			called = plain ? op == WG_PY_OP_CALL_KW && loads == arg + 1 && unseen :
+					 (!arg && !loads) || (loads >= arg && unseen);
+			if (asked >= 0 && called && !skipped(fl, (uint32_t)i, &to)) {
 				if (sum < (int)(sizeof(taken) / sizeof(taken[0])))
 					taken[sum] = asked;
 				sum++;
 			}
+			asked = -1;
 			p.op = WG_PY_OP_OTHER;
 			break;
 		case WG_PY_OP_FAST_FAST:
@@ -686,9 +694,15 @@ static int balance(struct wg_py *py, const struct wg_py_frame *fr, uint64_t lock
 			}
 			name = p.op ? name_of(py, fr, arg) : 0;
 			if (name && wg_py_str_is(py, name, "acquire")) {
-				if (called && is_lock(py, object_at(py, fr, &p), lock))
-					method = (int64_t)i;
+				plain = !called;
+				asked = (called || py->o.minor <= 10) &&
+							is_lock(py, object_at(py, fr, &p), lock) ?
+						(int64_t)i :
+						-1;
 				p.op = WG_PY_OP_OTHER;
+				arg = loads = 0;
+				i += skip * 2;
+				continue;
 			} else if (name && wg_py_str_is(py, name, "release")) {
 				if (sum && !(skipped(fl, (uint32_t)i, &to) &&
 					     branch_left(fl, (uint32_t)i, to)) &&
@@ -704,7 +718,7 @@ static int balance(struct wg_py *py, const struct wg_py_frame *fr, uint64_t lock
 		default:
 			p.op = WG_PY_OP_OTHER;
 		}
-		asked = method;
+		loads++;
 		arg = 0;
 		i += skip * 2;
 	}

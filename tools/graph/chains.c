@@ -334,8 +334,11 @@ static void offer_node(const struct wg_walk *w, struct best *best, uint32_t v)
 	if (n->has_end && n->end.fate == n->fate) {
 		cls = n->end.cls;
 		if (conv && n->awaits_task) {
-			/* It owes nothing: only where there is no other explanation is it named. */
-			offer(best, 65, w->cost[v], v, conv->idle_cls, conv, false, false);
+			/*
+			 * It owes nothing: only where there is no other explanation is it named.
+			 * What is waited for was never given to it, or to one that is no more.
+			 */
+			offer(best, 65, w->cost[v], v, CL_NO_WAKER, conv, false, false);
 		} else if (conv) {
 			offer(best, class_score(conv->idle_cls), w->cost[v], v, conv->idle_cls,
 			      conv, false, false);
@@ -422,4 +425,24 @@ bool wg_find(struct wg_b *b, uint32_t start, struct wg_finding *out)
 	if (out->end && out->end->certainty != WG_CERTAIN && !out->by)
 		out->certain = false;
 	return true;
+}
+
+uint32_t wg_idler(const struct wg_b *b, const struct wg_finding *f)
+{
+	const struct wg_inode *end = &b->n.v[f->endnode];
+
+	/*
+	 * A server that reads from one client alone serves nobody else meanwhile: the silence is
+	 * that client's. One that polls many merely waits.
+	 */
+	if (f->cls != CL_PEER_SILENT || end->type != IT_THREAD ||
+	    end->proc == b->n.v[f->by->to].proc)
+		return f->by->to;
+	for (size_t i = f->npath; i-- > 0;) {
+		const struct wg_inode *n = &b->n.v[b->e.v[f->path[i]].from];
+
+		if (n->type == IT_THREAD && n->proc != end->proc)
+			return wg_thr(b, n)->wait.op == WG_OP_READ ? f->endnode : f->by->to;
+	}
+	return f->by->to;
 }

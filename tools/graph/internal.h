@@ -389,6 +389,8 @@ struct wg_finding {
 	const struct wg_iedge *by;   /* the edge whose idle class decided; NULL */
 };
 bool wg_find(struct wg_b *b, uint32_t start, struct wg_finding *out);
+/* Who it is that does not send, read or come: where f->by leads, or who holds that one up. */
+uint32_t wg_idler(const struct wg_b *b, const struct wg_finding *f);
 
 /* verdict.c, wording.c, emit.c */
 void wg_verdict(struct wg_b *b);

@@ -106,7 +106,7 @@ static bool at_hand(const struct wg_thread *t, int32_t fd)
 
 /*
  * Threads of the other process that have this very connection in hand: they serve it, whatever
- * its main thread does meanwhile, which may have accepted it and still has it in a variable.
+ * the thread does meanwhile that has accepted it and still has it in a variable.
  */
 static bool add_handlers(struct wg_ctx *c, uint32_t end, int32_t proc, const struct wg_file *file,
 			 enum wg_edge_kind kind, enum wg_class idle, const char *how)
@@ -120,7 +120,7 @@ static bool add_handlers(struct wg_ctx *c, uint32_t end, int32_t proc, const str
 		struct wg_iedge *e;
 
 		if ((int32_t)i == b->pi[proc].main_thr || t->ours || t->state == 'Z' ||
-		    !at_hand(t, file->fd))
+		    t->wait.op == WG_OP_ACCEPT || !at_hand(t, file->fd))
 			continue;
 		e = wg_edge(b, end, b->pi[proc].tbase + i, kind, false, how);
 		e->idle_cls = idle;
@@ -174,8 +174,12 @@ static struct ends add_holders(struct wg_ctx *c, uint32_t end, uint32_t first, b
 		    !add_handlers(c, end, x->proc, file, kind, idle, how))
 			add_process(c, end, x->proc, kind, idle, how);
 	}
-	if (r.own)
+	if (r.own) {
 		r.threads = own_threads(c, end, kind);
+		/* Made for other processes: a thread of its own that sleeps will not write to it. */
+		if (r.threads && r.others && !writes && b->n.v[end].type == IT_PIPE && idle)
+			b->e.v[b->n.v[end].last - 1].idle_cls = CL_NO_WAKER;
+	}
 	/* With one candidate the edge is as sure as the search; with several it is one of them. */
 	if (r.others + r.threads > 1)
 		for (uint32_t x = b->n.v[end].first; x; x = b->e.v[x - 1].next)

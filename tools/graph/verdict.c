@@ -603,7 +603,7 @@ static void set_culprit(struct wg_b *b, const struct wg_finding *f, const struct
 		/* Who should have come, sent or read is named, not what he idles on. */
 		if (f->by && f->cls == f->by->idle_cls &&
 		    (b->n.v[f->by->to].type == IT_THREAD || b->n.v[f->by->to].type == IT_PROCESS)) {
-			culprit_thread(b, f->by->to);
+			culprit_thread(b, wg_idler(b, f));
 			return;
 		}
 	} else if (n->proc >= 0) {

@@ -653,10 +653,11 @@ static const char *root(struct wg_b *b, const struct wg_finding *f, const struct
 	if (f->by &&
 	    (f->cls == CL_PEER_SILENT || f->cls == CL_PIPE_FULL || f->cls == CL_FILE_LOCK ||
 	     f->cls == CL_HOST_CALLBACK || f->cls == CL_GPU_UNSIGNALED)) {
-		const struct wg_inode *m = &b->n.v[f->by->to];
+		uint32_t it = wg_idler(b, f);
+		const struct wg_inode *m = &b->n.v[it];
 		const char *peer = m->proc >= 0 && m->type == IT_PROCESS
 					   ? wg_name_process(b, m->proc)
-					   : wg_name_node(b, f->by->to);
+					   : wg_name_node(b, it);
 		const char *what = f->cls == CL_PEER_SILENT ? "lives and does not send"
 				   : f->cls == CL_PIPE_FULL ? "does not read"
 				   : f->cls == CL_FILE_LOCK ? "holds the file lock"
@@ -664,6 +665,10 @@ static const char *root(struct wg_b *b, const struct wg_finding *f, const struct
 					   ? "runs the host function and is blocked"
 					   : "could write the value and does not";
 
+		if (m->type == IT_THREAD)
+			act = doing_for(b, it, true);
+		else if (n->proc != m->proc)
+			act = NULL; /* that is what somebody else does */
 		return wg_say(b, "%s %s%s%s", peer, what, act ? "; it " : "", act ? act : "");
 	}
 	if (n->type == IT_THREAD && f->npath)

@@ -9,7 +9,8 @@ import pathlib
 
 CLASSES = {"LOAD_FAST": 1, "LOAD_FAST_CHECK": 1, "LOAD_DEREF": 2, "LOAD_GLOBAL": 3, "LOAD_NAME": 4,
            "LOAD_ATTR": 5, "LOAD_METHOD": 6, "EXTENDED_ARG": 7, "LOAD_FAST_LOAD_FAST": 8, "CALL": 9, "CALL_METHOD": 9,
-           "PRECALL": 10, "RETURN_VALUE": 13, "RETURN_CONST": 13, "RAISE_VARARGS": 13, "RERAISE": 13}
+           "PRECALL": 10, "RETURN_VALUE": 13, "RETURN_CONST": 13, "RAISE_VARARGS": 13, "RERAISE": 13, "POP_TOP": 14,
+           "CALL_FUNCTION": 9, "CALL_KW": 9, "CALL_FUNCTION_KW": 15}
 # Forward jumps: 11 by a distance, 12 (up to 3.10) to a place in the code.
 CLASSES |= {n: 11 for n in ("FOR_ITER", "JUMP_FORWARD", "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_FORWARD_IF_TRUE",
                             "POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_FORWARD_IF_NOT_NONE", "POP_JUMP_IF_NONE",
@@ -33,7 +34,8 @@ print()
 print("enum wg_py_op {")
 print("\tWG_PY_OP_OTHER, WG_PY_OP_FAST, WG_PY_OP_DEREF, WG_PY_OP_GLOBAL, WG_PY_OP_NAME,")
 print("\tWG_PY_OP_ATTR, WG_PY_OP_METHOD, WG_PY_OP_EXTENDED, WG_PY_OP_FAST_FAST, WG_PY_OP_CALL,")
-print("\tWG_PY_OP_PRECALL, WG_PY_OP_JUMP, WG_PY_OP_JUMP_ABS, WG_PY_OP_LEAVE,")
+print("\tWG_PY_OP_PRECALL, WG_PY_OP_JUMP, WG_PY_OP_JUMP_ABS, WG_PY_OP_LEAVE, WG_PY_OP_POP,")
+print("\tWG_PY_OP_CALL_KW,")
 print("};")
 print()
 print("#define WG_PY_OPS_FIRST_MINOR", list(data["versions"])[0].split(".")[1])
