@@ -892,6 +892,18 @@ static struct wg_file *wants_flock(struct wg_facts *f, int32_t holder)
 	return x;
 }
 
+static void flock_own(struct wg_facts *f) /* through another descriptor of the same process */
+{
+	wants_flock(f, 100);
+	f->lock_scan_complete = true;
+}
+
+static void flock_given(struct wg_facts *f) /* the table was read when it had got it already */
+{
+	flock_own(f);
+	f->locks.n = 1;
+}
+
 static void flock_idle(struct wg_facts *f)
 {
 	wants_flock(f, 200);
@@ -1505,6 +1517,8 @@ static const struct graph_case cases[] = {
 	{"flock, taker gone", flock_gone, "file-lock", Y, 200, 0, "has ended", 1},
 	{"flock, another host", flock_nfs, "file-lock", Y, 0, 0, "another host", 1},
 	{"flock, not found", flock_not_found, "unknown", U, 0, 0, "file locks", 0},
+	{"flock, its own", flock_own, "lock-self", WG_HUNG_YES, 100, 0, NULL, 0},
+	{"flock, just given to it", flock_given, "progressing", WG_HUNG_NO, 100, 0, NULL, 0},
 	{"stale lock file", stale_lock_file, "file-lock", Y, 0, 0, "/c/ext/lock", 1},
 	{"lock file by creation", create_lock_file, "file-lock", Y, 0, 0, "/c/ext/owner", 0},
 	{"file awaited", awaits_file, "spin-wait", Y, 100, 0, "does not appear", 1},

@@ -69,6 +69,29 @@ static uint32_t file_lock_node(struct wg_ctx *c, const struct wg_file *x, bool *
 	return ix;
 }
 
+/*
+ * The table was read at another moment than the thread was looked at. Where it names the waiter
+ * as the holder and has no line of its waiting, the lock was given to it in between, and it has
+ * not come to run yet: no wait for itself. Who really waits for his own lock has both lines.
+ */
+static bool just_given(const struct wg_ctx *c, const struct wg_file *x, bool flock)
+{
+	const struct wg_b *b = c->b;
+	uint32_t k = wg_map_get(&b->flocks, x->dev, x->ino, 0);
+	bool has = false;
+
+	for (; k && k != WG_NONE; k = b->flock_next[k - 1]) {
+		const struct wg_file_lock *l = &b->f->locks.v[k - 1];
+
+		if (l->pid != c->p->pid || (l->kind == 'f') != flock || l->kind == 'l')
+			continue;
+		if (l->blocked)
+			return false;
+		has = true;
+	}
+	return has && b->f->lock_scan_complete;
+}
+
 void wg_resolve_file_lock(struct wg_ctx *c)
 {
 	struct wg_b *b = c->b;
@@ -86,6 +109,11 @@ void wg_resolve_file_lock(struct wg_ctx *c)
 	if (wg_still(b, c->p, c->t) == STILL_NO) {
 		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN,
 			   "the lock changed hands between the two looks");
+		return;
+	}
+	if (just_given(c, x, flock)) {
+		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_LIKELY,
+			   "the lock table shows that it has just been given the lock");
 		return;
 	}
 	node = file_lock_node(c, x, &fresh);
