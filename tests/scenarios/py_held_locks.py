@@ -4,21 +4,21 @@ story: a Python program waits for a lock that was taken by acquire(), by a conte
 proof: every lock is taken below by who the case says, and nobody releases it; the program is what it is by construction.
        An acquire() in a branch that was not taken, or a method that is merely passed on, takes nothing.
 case: acquire_then_with class=lock-self hung=true culprit=tid
-case: acquire_then_with38 args=acquire_then_with class=lock-self hung=true culprit=tid needs=python3.8
-case: acquire_then_with313 args=acquire_then_with class=lock-self hung=true culprit=tid needs=python3.13
+case: acquire_then_with38 args=acquire_then_with class=lock-self hung=true culprit=tid needs=python3.8,root
+case: acquire_then_with313 args=acquire_then_with class=lock-self hung=true culprit=tid needs=python3.13,root
 case: passed_on class=lock-orphaned|no-waker|unknown hung=any
 case: untaken_branch class=no-waker|lock-orphaned|unknown hung=any
 case: method_owner class=busy-cpu hung=false culprit=tid
 case: generator_self class=lock-self hung=true culprit=tid
-case: generator_self310 args=generator_self class=lock-self hung=true culprit=tid needs=python3.10
-case: generator_self312 args=generator_self class=lock-self hung=true culprit=tid needs=python3.12
+case: generator_self310 args=generator_self class=lock-self hung=true culprit=tid needs=python3.10,root
+case: generator_self312 args=generator_self class=lock-self hung=true culprit=tid needs=python3.12,root
 case: generator_ring class=deadlock hung=true
 case: generator_loop class=idle|progressing|busy-cpu hung=false
 case: guard_ring class=deadlock hung=true
 case: guard_computes class=busy-cpu hung=false culprit=tid
 case: exit_stack class=lock-self hung=true culprit=tid
-case: exit_stack38 args=exit_stack class=lock-self hung=true culprit=tid needs=python3.8
-case: exit_stack313 args=exit_stack class=lock-self hung=true culprit=tid needs=python3.13
+case: exit_stack38 args=exit_stack class=lock-self hung=true culprit=tid needs=python3.8,root
+case: exit_stack313 args=exit_stack class=lock-self hung=true culprit=tid needs=python3.13,root
 case: weakref_callback class=lock-self hung=true culprit=tid
 case: child_own_lock class=no-waker|lock-self hung=true culprit=pid
 case: child_inherits class=lock-after-fork hung=true culprit=pid

@@ -4,7 +4,7 @@ story: a program with worker processes waits for a lock, a result or the end of 
 proof: what each worker does is written below; whoever dies or is stopped has written its pid before. Nobody else can release
        the lock, run the task or give the answer.
 case: lock_killed class=lock-orphaned hung=true culprit=pid
-case: lock_killed38 args=lock_killed class=lock-orphaned hung=true culprit=pid needs=python3.8
+case: lock_killed38 args=lock_killed class=lock-orphaned hung=true culprit=pid needs=python3.8,root
 case: lock_killed_spawn class=lock-orphaned hung=true culprit=pid settle=3
 case: value_killed class=lock-orphaned hung=true culprit=pid
 case: lock_stopped class=stopped hung=true culprit=pid
@@ -19,7 +19,7 @@ case: forkserver_stopped class=stopped hung=true culprit=pid settle=3
 case: forkserver_computing class=busy-cpu hung=false culprit=pid settle=3
 case: own_promise class=busy-cpu hung=false culprit=tid
 case: shutdown_event class=no-waker hung=true phase=teardown
-case: shutdown_event313 args=shutdown_event class=no-waker hung=true phase=teardown needs=python3.13
+case: shutdown_event313 args=shutdown_event class=no-waker hung=true phase=teardown needs=python3.13,root
 """
 # SPDX-License-Identifier: Apache-2.0
 import concurrent.futures as cf, multiprocessing as mp, os, signal, threading, time
