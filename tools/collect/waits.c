@@ -632,6 +632,9 @@ static const char *read_path(struct wg_facts *f, struct wg_process *p, struct wg
 
 	if (!m || !addr || wg_mem_read_str(m, addr, buf, sizeof(buf)) < 0)
 		return NULL;
+	/* The call may be over and its memory used anew: what is no text was no name. */
+	if (strcmp(wg_str(f->arena, buf), buf))
+		return NULL;
 	if (buf[0] == '/')
 		return wg_str(f->arena, buf);
 	if (dirfd == AT_FDCWD) {
