@@ -739,6 +739,8 @@ static void judge_calls(const struct wg_facts *f, const struct watched *w, struc
 			counts[nkinds++] = 0;
 		}
 		counts[k]++;
+		if (!kinds[k]->path && c->path) /* once it was read in time */
+			kinds[k] = c;
 	}
 	for (int k = 0; k < nkinds; k++) {
 		/* The close of what was opened says nothing; a name says most. */

@@ -203,6 +203,11 @@ bool wg_resolve_spin(struct wg_ctx *c)
 		"ppoll",	"epoll_wait",	   "epoll_pwait", "futex",    "restart_syscall",
 		"gettimeofday", "clock_gettime",   NULL};
 	static const char *const waits[] = {"wait4", "waitid", NULL};
+	static const char *const named[] = {"stat",	  "lstat",     "newfstatat", "statx",
+					    "access",	  "faccessat", "faccessat2", "readlink",
+					    "readlinkat", "open",      "openat",     "openat2",
+					    "mkdir",	  "mkdirat",   "link",	     "linkat",
+					    "symlink",	  "symlinkat", NULL};
 	static const char *const locks[] = {"flock", "fcntl", NULL};
 	static const char *const reads[] = {"read",  "recvfrom", "recvmsg",
 					    "readv", "pread64",	 NULL};
@@ -251,9 +256,9 @@ bool wg_resolve_spin(struct wg_ctx *c)
 
 			if ((x || t->repeat_ino) && !unsupported) {
 				/* the lock's holders, as for a blocking request */
-				uint32_t k = x ? wg_map_get(&b->flocks, x->dev, x->ino, 0)
-					       : wg_map_get(&b->flocks, t->repeat_dev,
-							    t->repeat_ino, 0);
+				uint32_t k =
+					x ? wg_map_get(&b->flocks, x->dev, x->ino, 0)
+					  : wg_map_get(&b->flocks, t->repeat_dev, t->repeat_ino, 0);
 
 				for (; k && k != WG_NONE; k = b->flock_next[k - 1]) {
 					const struct wg_file_lock *l = &b->f->locks.v[k - 1];
@@ -299,6 +304,16 @@ bool wg_resolve_spin(struct wg_ctx *c)
 		}
 		if (t->repeat_path && !x) {
 			poll_path(c, call, t->repeat_path);
+			return true;
+		}
+		if (one_of(call, named) && !x) { /* a lock file, or one that is to appear? */
+			b->n.v[c->node].polls_cpu = true;
+			wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
+				   wg_say(b,
+					  "it repeats %s for a file whose name could not be read",
+					  call));
+			b->n.v[c->node].end.missing =
+				wg_say(b, "the name of the file that it asks for with %s", call);
 			return true;
 		}
 		/*
