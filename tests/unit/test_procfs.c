@@ -7,6 +7,7 @@
  * ones. Everything is done twice when started as root: as root, and as an ordinary user
  * looking at his own processes.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -192,12 +193,17 @@ static void in_pi(void)
 	sh->v[1] = (int64_t)(uintptr_t)&m;
 	(void)t;
 	if (!pthread_create(&t, NULL, (void *(*)(void *))(void *)pthread_mutex_lock, &m))
-		while (!sh->ready) { /* the other thread's number: the newest task */
-			char path[64];
+		while (!sh->ready) { /* the other thread's number: the other task */
+			DIR *d = opendir("/proc/self/task");
+			struct dirent *e;
 
-			snprintf(path, sizeof(path), "/proc/self/task/%d", (int)sh->v[0] + 1);
-			sh->tid = (int32_t)sh->v[0] + 1;
-			sh->ready = !access(path, F_OK);
+			while (d && (e = readdir(d)))
+				if (atoi(e->d_name) > 0 && atoi(e->d_name) != (int)sh->v[0]) {
+					sh->tid = atoi(e->d_name);
+					sh->ready = 1;
+				}
+			if (d)
+				closedir(d);
 		}
 	for (;;)
 		pause();
