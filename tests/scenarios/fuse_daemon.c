@@ -3,7 +3,8 @@
  * section: io (IO_BLOCKED), hardware (HW_DRIVER), slow-not-hung (SLOW_IO_MMAP)
  * story: a checkpoint is written to, or a model read from, a file system that answers no more
  * proof: the file system is this program's own child (libfuse); at the operation named by the case it keeps the request,
- *        stops, dies (its descriptor lives on in another process) or waits for a lock of its own
+ *        stops, dies (its descriptor lives on in another process) or waits for a lock of its own. flush_*: written data stays in
+ *        the page cache (writeback_cache) and the daemon does not take it: the writer is throttled for its dirty pages
  * case: write_silent class=write-blocked hung=true culprit=pid needs=fuse,root
  * case: read_silent class=read-blocked hung=true culprit=pid needs=fuse,root
  * case: open_silent class=read-blocked|write-blocked hung=true culprit=pid needs=fuse,root
@@ -16,6 +17,9 @@
  * case: rank_behind class=write-blocked hung=true culprit=pid needs=fuse,root
  * case: truncate_convoy class=write-blocked hung=true culprit=pid needs=fuse,root says=ckpt.bin
  * case: stat_silent class=read-blocked|write-blocked hung=true culprit=pid needs=fuse,root
+ * case: flush_silent class=write-blocked hung=true culprit=pid needs=fuse,root settle=4
+ * case: flush_slow class=progressing|idle|busy-cpu hung=false needs=fuse,root settle=4
+ * case: flush_failed class=idle hung=false needs=fuse,root
  * case: read_slow class=progressing|idle|busy-cpu hung=false needs=fuse,root
  */
 #define FUSE_USE_VERSION 31
@@ -130,8 +134,18 @@ static void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
 	(void)buf;
 	(void)off;
 	(void)fi;
-	if (misbehave("write"))
+	if (!strcmp(kase, "flush_failed"))
+		fuse_reply_err(req, EIO);
+	else if (misbehave("write") && misbehave("flush"))
 		fuse_reply_write(req, size);
+}
+
+/* The kernel keeps what is written, and brings it when it has to. */
+static void fs_init(void *arg, struct fuse_conn_info *conn)
+{
+	(void)arg;
+	if (on("flush"))
+		conn->want |= FUSE_CAP_WRITEBACK_CACHE;
 }
 
 static void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -144,6 +158,7 @@ static void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 }
 
 static const struct fuse_lowlevel_ops ops = {
+	.init = fs_init,
 	.lookup = fs_lookup,
 	.getattr = fs_getattr,
 	.setattr = fs_setattr,
@@ -169,6 +184,44 @@ static void daemon_main(const char *dir, int up)
 		_exit(4);
 	fuse_session_loop(s);
 	_exit(0);
+}
+
+/* So much of it may be dirty at a time: else a machine of much memory takes all that is written here. */
+static void few_dirty_pages(const char *dir)
+{
+	char path[128], text[16];
+	struct stat st;
+	int fd;
+
+	if (stat(dir, &st))
+		return;
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/max_bytes", (unsigned int)(st.st_dev >> 8 & 0xfff),
+		 (unsigned int)(st.st_dev & 0xff));
+	fd = open(path, O_WRONLY); /* since 6.2; the share of the whole is small, too */
+	snprintf(text, sizeof(text), "%d", 4 << 20);
+	if (fd >= 0 && write(fd, text, strlen(text)) > 0)
+		close(fd);
+}
+
+static int flushes(const char *dir, const char *path)
+{
+	int fd = open(path, O_RDWR), other = open(path, O_RDWR);
+
+	few_dirty_pages(dir);
+	if (fd < 0 || other < 0)
+		return 5;
+	if (!strcmp(kase, "flush_failed")) {
+		/* Whoever syncs hears of it; this descriptor has not been told yet. */
+		if (pwrite(fd, zeros, 4096, 0) != 4096 || !fsync(other) || errno != EIO)
+			return 8;
+		tell("failed_fd %d", fd);
+		ready();
+		forever();
+	}
+	ready();
+	for (off_t at = 0;; at += (off_t)sizeof(zeros))
+		if (pwrite(fd, zeros, sizeof(zeros), at % (SIZE * 64)) < 0)
+			return 7;
 }
 
 static int use(const char *path)
@@ -229,6 +282,8 @@ int main(int argc, char **argv)
 		ready();
 		return truncate(path, 0);
 	}
+	if (on("flush"))
+		return flushes(dir, path);
 	ready();
 	return use(path);
 }

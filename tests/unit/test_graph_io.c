@@ -1029,6 +1029,34 @@ static void throttled(struct wg_facts *f)
 {
 	storage(f, WG_OP_WRITE, "balance_dirty_pages");
 }
+/* The kernel wakes it every few milliseconds to look whether it may go on. */
+static struct wg_thread *throttled_awake(struct wg_facts *f, double since_s, int64_t bytes)
+{
+	struct wg_thread *t = storage(f, WG_OP_WRITE, "balance_dirty_pages");
+
+	t->sampled_twice = t->same_place = true;
+	t->switches = 17;
+	since(t, since_s);
+	f->procs.v[0]->wchar_delta = 0; /* one call, which has not come back */
+	f->procs.v[0]->write_bytes_delta = bytes;
+	return t;
+}
+static void throttled_wakes(struct wg_facts *f)
+{
+	throttled_awake(f, 240, 0);
+}
+static void throttled_young(struct wg_facts *f)
+{
+	throttled_awake(f, 0.012, 0);
+}
+static void throttled_moves(struct wg_facts *f)
+{
+	throttled_awake(f, 0.012, 40960);
+}
+static void throttled_elsewhere(struct wg_facts *f)
+{
+	throttled_awake(f, 0.012, 0)->same_place = false;
+}
 static void disk_moves(struct wg_facts *f)
 {
 	moves(storage(f, WG_OP_READ, "io_schedule"));
@@ -1528,6 +1556,10 @@ static const struct graph_case cases[] = {
 	{"NFS fsync", nfs_fsync, "write-blocked", Y, 100, 0, NULL, -1},
 	{"disk read", disk_read, "read-blocked", Y, 100, 0, NULL, -1},
 	{"dirty throttling", throttled, "write-blocked", Y, 100, 0, "throttles", -1},
+	{"dirty throttling, woken to look", throttled_wakes, "write-blocked", Y, 100, 0, "throttles", -1},
+	{"dirty throttling, young", throttled_young, "unknown", U, 100, 100, "throttles", 0},
+	{"dirty throttling, slow", throttled_moves, "progressing", N, 0, 0, NULL, -1},
+	{"dirty throttling, met awake once", throttled_elsewhere, "unknown", U, 100, 100, "more than a pause", 0},
 	{"disk moves", disk_moves, "progressing", N, 0, 0, NULL, 0},
 	{"disk, young", disk_young, "unknown|progressing", U, 0, 0, NULL, 0},
 	{"truncate", truncate_meta, "write-blocked", Y, 100, 0, "tokenizer.json", 0},

@@ -584,6 +584,7 @@ static void second_sample(struct run *r, double since)
 				continue;
 			wg_files_again(f, all[j], gap);
 			wg_limits_again(f, all[j]);
+			wg_waits_long_writes(all[j]);
 			if (k->rec)
 				wg_rec_again(f, all[j], k->rec, gap);
 			if (k->mem && wg_stdio_doubtful(all[j])) {

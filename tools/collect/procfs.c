@@ -30,6 +30,8 @@
 #include "sampling.h"
 
 #define PROC_DEADLINE_S 1.0
+#define MOMENTS 4	/* of 0.3 ms, in one process: for threads that are met awake, at the first look */
+#define MOMENTS_AGAIN 20 /* and at the second, when it is known that they mostly sleep */
 #define THREADS_DEADLINE_S 3.0
 #define COMMAND_MAX 8192
 #define INIT_PIDNS 0xEFFFFFFCu /* the kernel's fixed inode of the first PID namespace */
@@ -661,7 +663,8 @@ int wg_procfs_process(struct wg_facts *f, struct wg_process *p)
 struct old_task { /* what the reading thread needs to know of the sample before */
 	int32_t tid;
 	bool asleep;
-	uint64_t slices;
+	uint64_t slices, run_ns;
+	double at; /* CLOCK_MONOTONIC */
 };
 struct threads_item { /* one process in a job */
 	int dirfd, taskfd;
@@ -671,6 +674,7 @@ struct threads_item { /* one process in a job */
 	/* Found out on the way. */
 	bool stack_denied;
 	int count;
+	int moments; /* spent on threads that were met awake */
 };
 struct threads_arg {
 	size_t n;
@@ -706,22 +710,50 @@ static void name_of(char *buf, int tid, const char *file)
 	strcpy(buf, file);
 }
 
+/*
+ * A thread that sleeps all but some thousandths of the time, met awake (on a loaded machine: for as
+ * long as it waits for a processor): a moment later it stands again where it stands.
+ */
+static bool soon_asleep(struct threads_item *a, const struct old_task *old, const char *schedstat)
+{
+	uint64_t ns, slices;
+	struct timespec t;
+	double dt;
+
+	if (a->moments >= (a->again ? MOMENTS_AGAIN : MOMENTS))
+		return false;
+	if (!a->again)
+		return true;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	if (!old || !schedstat || !wg_pt_schedstat(schedstat, &ns, &slices) || slices == old->slices)
+		return false;
+	dt = (double)t.tv_sec + (double)t.tv_nsec * 1e-9 - old->at;
+	return dt > 0 && (double)(ns - old->run_ns) * 1e-9 < dt * 0.05;
+}
+
+static char state_in(const char *stat)
+{
+	const char *close = strrchr(stat, ')');
+
+	return close && close[1] == ' ' ? close[2] : '?';
+}
+
 static void read_thread(struct wg_bulk *b, int tid, void *arg)
 {
 	struct threads_item *a = arg;
 	const struct old_task *old = a->again ? find_old(a, tid) : NULL;
-	char name[40], state = '?';
-	const char *close;
+	char name[40], state, schedstat[64] = "";
 
 	if (a->count++ >= WG_MAX_THREADS)
 		return;
 	wg_bulk_put(b, R_TASK, tid, 0, NULL, 0);
 	name_of(name, tid, "schedstat");
-	if (!wg_bulk_file(b, a->taskfd, name, R_T_SCHEDSTAT, tid, 256) && old && old->asleep) {
+	if (!wg_bulk_file(b, a->taskfd, name, R_T_SCHEDSTAT, tid, 256) && old) {
 		uint64_t ns, slices;
 
+		snprintf(schedstat, sizeof(schedstat), "%s", wg_bulk_last(b));
 		/* It has not run since: nothing else can be different. */
-		if (wg_pt_schedstat(wg_bulk_last(b), &ns, &slices) && slices == old->slices) {
+		if (old->asleep && wg_pt_schedstat(schedstat, &ns, &slices) && slices == old->slices) {
 			wg_bulk_put(b, R_T_SAME, tid, 0, NULL, 0);
 			return;
 		}
@@ -729,9 +761,16 @@ static void read_thread(struct wg_bulk *b, int tid, void *arg)
 	name_of(name, tid, "stat");
 	if (wg_bulk_file(b, a->taskfd, name, R_T_STAT, tid, 4096))
 		return;
-	close = strrchr(wg_bulk_last(b), ')');
-	if (close && close[1] == ' ')
-		state = close[2];
+	state = state_in(wg_bulk_last(b));
+	while (state == 'R' && soon_asleep(a, old, schedstat)) {
+		struct timespec moment = { 0, 300000 };
+
+		a->moments++;
+		nanosleep(&moment, NULL);
+		if (wg_bulk_file(b, a->taskfd, name, R_T_STAT, tid, 4096)) /* the last one counts */
+			return;
+		state = state_in(wg_bulk_last(b));
+	}
 	name_of(name, tid, "syscall");
 	wg_bulk_file(b, a->taskfd, name, R_T_SYSCALL, tid, 256);
 	name_of(name, tid, "sched");
@@ -1077,6 +1116,8 @@ static struct wg_bulk *threads_job(struct wg_facts *f, struct wg_process *const 
 				continue;
 			old->tid = t->tid;
 			old->slices = t->slices;
+			old->run_ns = t->run_ns;
+			old->at = t->at;
 			old->asleep = t->state != 'R' && t->got_stat;
 			old++;
 			x->nold++;

@@ -169,6 +169,7 @@ const char *wg_syscall_name(int64_t nr); /* NULL unknown */
 void wg_wait_decode(struct wg_facts *f, struct wg_process *p, struct wg_thread *t,
 		    const struct wg_ptask *k, struct wg_mem *m);
 void wg_wait_with_files(struct wg_facts *f, struct wg_process *p); /* after files are known */
+void wg_waits_long_writes(struct wg_process *p); /* after the second sample, files and all */
 enum wg_op wg_op_of_wchan(const char *wchan);
 int64_t wg_syscall_number(const char *name); /* WG_NO_INT: this machine has none of that name */
 enum wg_op wg_wait_op(int64_t nr);

@@ -1110,3 +1110,29 @@ void wg_wait_with_files(struct wg_facts *f, struct wg_process *p)
 		}
 	}
 }
+
+/*
+ * A wait inside one call can be many sleeps: the kernel that throttles a writer wakes it every few
+ * milliseconds to look again, and the last of those is all that the thread's own clock tells. The
+ * same call with the same arguments in both samples, and not a byte moved between them by any
+ * thread of the process, is one call that has not come back; and it lasts since the file was last
+ * changed at least, for that is done where a write begins (on a local file, or one of which the
+ * kernel keeps the time: else the age is what a server said, and that is left alone).
+ */
+void wg_waits_long_writes(struct wg_process *p)
+{
+	if (!wg_has_int(p->wchar_delta) || p->wchar_delta || !wg_has_int(p->write_bytes_delta) ||
+	    p->write_bytes_delta)
+		return;
+	for (size_t i = 0; i < p->threads.n; i++) {
+		struct wg_thread *t = &p->threads.v[i];
+		const struct wg_file *x = t->wait.op == WG_OP_WRITE ? wg_find_file(p, t->wait.fd) : NULL;
+
+		if (!x || x->kind != WG_FILE_REG || t->state != 'D' || !t->sampled_twice || !t->same_place ||
+		    !wg_has_int(t->switches) || t->switches == 0 || !wg_has_sec(x->last_write_age_s) ||
+		    !stack_has(t, "balance_dirty_pages"))
+			continue;
+		if (!(t->wait.since_s >= x->last_write_age_s))
+			t->wait.since_s = x->last_write_age_s;
+	}
+}

@@ -285,6 +285,21 @@ static const struct wg_file *served_by(const struct wg_ctx *c, const char *path)
 	return best;
 }
 
+/*
+ * Awake now and then, and not a byte moved by any thread of the process: that is how a throttled
+ * writer looks, and no work that goes on.
+ */
+static bool moves_nothing(const struct wg_ctx *c)
+{
+	const struct wg_process *p = c->p;
+
+	if (c->t->wait.op == WG_OP_WRITE)
+		return wg_has_int(p->wchar_delta) && p->wchar_delta == 0 &&
+		       wg_has_int(p->write_bytes_delta) && p->write_bytes_delta == 0;
+	return c->t->wait.op == WG_OP_READ && wg_has_int(p->rchar_delta) && p->rchar_delta == 0 &&
+	       wg_has_int(p->read_bytes_delta) && p->read_bytes_delta == 0;
+}
+
 bool wg_resolve_storage(struct wg_ctx *c)
 {
 	const struct wg_wait *w = &c->t->wait;
@@ -315,7 +330,7 @@ bool wg_resolve_storage(struct wg_ctx *c)
 	if (t->state == 'D' && w->op == WG_OP_UNKNOWN && !deep)
 		return false;
 	c->b->n.v[c->node].wobject = path;
-	if (wg_still(b, c->p, t) == STILL_NO) {
+	if (wg_still(b, c->p, t) == STILL_NO && !moves_nothing(c)) {
 		wg_set_end(b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN,
 			   write ? "its writes go on" : "its reads go on");
 		return true;
@@ -348,6 +363,9 @@ bool wg_resolve_storage(struct wg_ctx *c)
 			    : "storage does not finish the read";
 	if (wg_has_sec(w->since_s) && w->since_s < WG_PATIENCE) {
 		wg_set_end(b, node, cls, FATE_PENDING, WG_LIKELY, how);
+		b->n.v[node].end.missing =
+			wg_say(b, "whether this is more than a pause: it is known to last for %s",
+			       wg_secs(b, w->since_s));
 		return true;
 	}
 	wg_set_end(b, node, cls, FATE_STUCK, deep || t->state == 'D' ? WG_CERTAIN : WG_LIKELY, how);

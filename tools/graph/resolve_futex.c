@@ -615,6 +615,21 @@ static bool others_move(const struct wg_ctx *c)
 	return false;
 }
 
+/* What speaks for one of the process' threads: the observer counted who woke this one. */
+static const char *woken_before(struct wg_ctx *c)
+{
+	const struct wg_thread *t = c->t;
+
+	if (!wg_has_int(t->waker_count) || t->waker_count < 1 || !t->waker_tid ||
+	    t->waker_pid != c->p->pid)
+		return "nothing names an owner";
+	return wg_say(c->b, "nothing names an owner; thread %d woke it last%s%s, %s", t->waker_tid,
+		      wg_has_sec(t->waker_age_s) ? wg_say(c->b, " (%s ago)", wg_secs(c->b, t->waker_age_s)) : "",
+		      wg_find_thread(c->p, t->waker_tid) ? "" : " and has ended since",
+		      t->waker_count == 1 ? "the only time" :
+		      wg_say(c->b, "one of %lld times", (long long)t->waker_count));
+}
+
 void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 {
 	struct wg_b *b = c->b;
@@ -631,7 +646,7 @@ void wg_resolve_ownerless(struct wg_ctx *c, uint32_t lock, const char *what)
 	n->ownerless = true;
 	if (lock != WG_NONE && !b->n.v[lock].nout) {
 		e = wg_edge(b, lock, wg_wakers(b, c->proc), WG_EDGE_WOKEN_BY, false,
-			    "nothing names an owner");
+			    woken_before(c));
 		e->guess = e->hidden = true; /* the guess is here, not in the hub's own edges */
 		e->lost = oom != NULL;
 		b->n.v[lock].mode = MODE_ANY;

@@ -737,6 +737,15 @@ static void thread_group(struct wg_page *page, const struct group *g, const stru
 				   c->inner ? "]" : "", args, wg_time_text(a, c->since_s)),
 			    all ? 99 : 2);
 	}
+	if (wg_has_int(t->waker_count) && t->waker_count > 0 && wg_has_sec(t->waker_age_s) && g->count == 1)
+		wg_wrap_cut(page, WG_DIM, "    woken ", "        ",
+			    wg_fmt(a, "%lld times by threads since it is watched, last %s ago%s%s",
+				   (long long)t->waker_count, wg_time_text(a, t->waker_age_s),
+				   t->waker_tid ? wg_fmt(a, " by %d", t->waker_tid) : " by another user's",
+				   !t->waker_tid ? "" :
+				   t->waker_pid != p->pid ? wg_fmt(a, " of pid %d", t->waker_pid) :
+				   wg_find_thread(p, t->waker_tid) ? "" : ", which has ended"),
+			    all ? 99 : 2);
 	if (full)
 		stacks(page, t, all);
 }
