@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -62,6 +63,48 @@ static int quiet(enum libbpf_print_level level, const char *fmt, va_list ap)
 void wg_observer_quiet(void)
 {
 	libbpf_set_print(quiet);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+uint64_t wg_observer_capabilities(void)
+{
+	char line[256];
+	unsigned long long mask = 0;
+	FILE *f = fopen("/proc/self/status", "re");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "CapEff: %llx", &mask) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return mask;
+}
+
+static bool capable(void)
+{
+	uint64_t caps = wg_observer_capabilities();
+
+	return caps >> WG_CAP_SYS_ADMIN & 1 || (caps >> WG_CAP_BPF & 1 && caps >> WG_CAP_PERFMON & 1);
+}
+
+const char *wg_observer_refusal(int rc)
+{
+	if (rc != -EPERM && rc != -EACCES)
+		return "the kernel refused the BPF programs";
+	return capable() ? "bpf() is refused although the capabilities are there (a container's seccomp profile, "
+			   "a security module or the kernel's lockdown)" :
+			   "loading a BPF program needs CAP_BPF and CAP_PERFMON, or root";
+}
+
+const char *wg_observer_remedy(int rc)
+{
+	if (rc == -ENOSYS)
+		return "a kernel with CONFIG_DEBUG_INFO_BTF";
+	if (rc == -EPERM || rc == -EACCES)
+		return capable() ? "start waitgraphd on the host, or allow bpf() in the container's profile" :
+				   "run as root, or start waitgraphd";
+	return "a newer kernel, or start waitgraphd";
 }
 
 /* ---- load ----------------------------------------------------------------------------------- */
@@ -173,9 +216,7 @@ int wg_observer_open_watched(struct wg_observer **out, int wakes_fd, const char 
 		setrlimit(RLIMIT_MEMLOCK, &lim);
 	rc = load_tasks(o, wakes_fd);
 	if (rc) {
-		*why = rc == -EPERM || rc == -EACCES ?
-			       "loading a BPF program needs CAP_BPF and CAP_PERFMON, or root" :
-			       "the kernel refused the BPF program";
+		*why = wg_observer_refusal(rc);
 		wg_observer_close(o);
 		return rc < 0 ? rc : -EPERM;
 	}

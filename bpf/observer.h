@@ -175,6 +175,20 @@ int wg_observer_tasks(struct wg_observer *o, int32_t pid,
 /* All open files of a process, the same way. The programs for it are loaded at the first call. */
 int wg_observer_files(struct wg_observer *o, int32_t pid,
 		      int (*each)(const struct wg_obs_file *f, void *arg), void *arg);
+/*
+ * Why the kernel refused with that error (which wg_observer_open() or wg_watch_open() returned),
+ * and what would help. Static. A process that has the capabilities and is refused all the same is
+ * told so: then it is a container's seccomp profile, a security module or the kernel's lockdown.
+ */
+const char *wg_observer_refusal(int rc);
+const char *wg_observer_remedy(int rc);
+/* Its effective capabilities, as a mask by number; 0: not known. */
+uint64_t wg_observer_capabilities(void);
+#define WG_CAP_DAC_READ_SEARCH 2
+#define WG_CAP_SYS_PTRACE 19
+#define WG_CAP_SYS_ADMIN 21
+#define WG_CAP_PERFMON 38
+#define WG_CAP_BPF 39
 /* libbpf says nothing on stderr any more: a refusal is a fact to report, not a page of log. */
 void wg_observer_quiet(void);
 #endif

@@ -85,9 +85,18 @@ static void *serve(void *arg)
 {
 	struct slot *s = arg;
 	struct wg_client c = { .answers = &answers };
+	struct wg_wire_done no;
+	int rc = wg_access_asker(s->fd, &c.asker);
 
-	if (!wg_access_asker(s->fd, &c.asker))
+	if (!rc) {
 		wg_session_run(s->fd, wg_answers_give, &c);
+	} else {
+		wg_wire_begin(&no, WG_WIRE_DONE, sizeof(no));
+		no.error = -rc;
+		snprintf(no.why, sizeof(no.why), "waitgraphd cannot see who asks (another PID namespace, or no CAP_SYS_PTRACE)");
+		snprintf(no.remedy, sizeof(no.remedy), "run waitgraphd as root on the host");
+		send(s->fd, &no, sizeof(no), MSG_NOSIGNAL | MSG_DONTWAIT);
+	}
 	release(s);
 	return NULL;
 }
@@ -409,6 +418,20 @@ static int parse(int argc, char **argv, struct options *o)
 
 static struct wg_observer *writes;
 
+/* It runs without these, and does less. */
+static void lacks(void)
+{
+	uint64_t caps = wg_observer_capabilities();
+
+	if (!(caps >> WG_CAP_SYS_PTRACE & 1))
+		say("CAP_SYS_PTRACE is missing: it can look at processes of user %u only, and answers nobody else; "
+		    "give it that capability, or run it as root", geteuid());
+	if (geteuid() && !(caps >> WG_CAP_DAC_READ_SEARCH & 1))
+		say("CAP_DAC_READ_SEARCH is missing: recorded processes of other users are found by their helper thread only");
+	if (geteuid())
+		say("it does not run as root: waitgraph believes it only when user %u asks", geteuid());
+}
+
 static int load(void)
 {
 	const char *why = NULL;
@@ -425,8 +448,12 @@ static int load(void)
 	if (!rc)
 		rc = wg_observer_open_watched(&answers.observer, wg_watch_wakes_fd(answers.watch), &why);
 	if (rc) {
-		say("%s (%s)%s", why ? why : "the programs could not be loaded", strerror(-rc),
-		    rc == -EPERM || rc == -EACCES ? "; run it as root, or give it the capabilities that --help names" : "");
+		bool caps = wg_observer_capabilities() >> WG_CAP_BPF & 1;
+
+		say("%s (%s); %s", why ? why : "the programs could not be loaded", strerror(-rc),
+		    (rc == -EPERM || rc == -EACCES) && !caps ?
+			    "run it as root, or give it the capabilities that --help names" :
+			    wg_observer_remedy(rc));
 		return rc;
 	}
 	rc = wg_observer_open(&writes, &why);
@@ -438,6 +465,7 @@ static int load(void)
 	answers.samples = wg_samples_new();
 	if (!answers.kallsyms || !answers.samples)
 		return -ENOMEM;
+	lacks();
 	if (hidden)
 		say("the kernel hides its symbols (CAP_SYSLOG is missing, or kernel.kptr_restrict is 2): "
 		    "there will be no kernel stacks");

@@ -185,7 +185,7 @@ int wg_watch_open(struct wg_watch **out, const char **why)
 	rc = watch_bpf__load(w->skel);
 	if (rc) {
 		*why = rc == -EPERM || rc == -EACCES ?
-			       "loading BPF programs needs CAP_BPF and CAP_PERFMON, or root" :
+			       wg_observer_refusal(rc) :
 			       "the kernel refused the programs that watch (task storage needs 5.11)";
 		goto out;
 	}

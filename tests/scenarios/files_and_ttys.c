@@ -6,6 +6,7 @@
  * case: fifo_writer_silent class=peer-silent hung=true culprit=pid
  * case: fifo_writer_stopped class=stopped hung=true culprit=pid
  * case: fifo_open_nobody class=no-waker|pipe-full|peer-silent hung=true says=scenario.fifo
+ * case: fifo_kept_open class=idle hung=false
  * case: fifo_served class=idle|progressing|busy-cpu hung=false
  * case: pty_unread class=pipe-full hung=true culprit=pid
  * case: pty_unread_waited class=deadlock hung=true
@@ -70,6 +71,11 @@ static int fifos(void)
 	if (in("fifo_open_nobody")) {
 		ready();
 		return open(path, O_WRONLY);
+	}
+	if (in("fifo_kept_open")) { /* for both ways, so that it never ends: it serves whoever comes */
+		fd = open(path, O_RDWR);
+		ready();
+		return read(fd, &c, 1) < 0;
 	}
 	if (fork() == 0) {
 		tell("culprit_pid %d", (int)getpid());

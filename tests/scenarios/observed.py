@@ -7,7 +7,8 @@ construction, asks waitgraphd (through `waitgraph dump --json`, or in its own pr
 strace, bpftrace, lsof, ss, /proc, wait4. A check without its tool is skipped with the reason. Needs root and BPF.
 One line a check; the exit status is the number of failures, 77 when nothing can be checked here.
 """
-import argparse, atexit, ctypes, fcntl, json, os, re, shutil, signal, socket, struct, subprocess, sys, tempfile, termios, time
+import argparse, atexit, ctypes, fcntl, json, os, random, re, resource, shutil, signal, socket, struct, subprocess, sys
+import tempfile, threading, time
 
 NOBODY = 65534
 NEVER = (1 << 64) - 1
@@ -558,24 +559,286 @@ def others():
         return "his own, and EACCES for another's threads and files"
 
 
+def attack():
+    """What an ordinary user may do to the socket, and to what waitgraphd looks at, by himself; never ends."""
+    request = struct.pack("<IHHII iI3Q", MAGIC, 1, TASKS, 48, 0, os.getpid(), 0, 0, 0, 0)
+
+    def connect():
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(3)
+        s.connect(opt.socket)
+        return s
+
+    def halves():                                   # says half a request and waits
+        kept = []
+        while True:
+            kept = kept[-20:] + [connect()]
+            kept[-1].send(request[:random.randrange(1, 48)])
+            time.sleep(0.01)
+
+    def deaf():                                     # asks a thousand times and reads nothing
+        while True:
+            s = connect()
+            try:
+                for _ in range(1000):
+                    s.send(request)
+            except OSError:
+                pass
+            time.sleep(0.2)
+
+    def junk():
+        while True:
+            s = connect()
+            size = random.choice((0, 1, 15, 16, 48, 8192, 8193, 1 << 31, (1 << 32) - 1))
+            head = struct.pack("<IHHII", MAGIC, random.randrange(65536), random.randrange(70), size, random.getrandbits(32))
+            s.send(head + os.urandom(random.randrange(9000)))
+            try:
+                while s.recv(65536):
+                    pass
+            except OSError:
+                pass
+
+    def numbers():                                  # others' processes, by the hundred, and what are none
+        while True:
+            s = connect()
+            for _ in range(100):
+                pid = random.choice((1, -1, 0, 1 << 30, -(1 << 31), os.getppid(), random.randrange(1, 40000)))
+                s.send(struct.pack("<IHHII iI3Q", MAGIC, 1, random.choice((1, 2, 3, 4, 9)), 48, 0, pid, 0, 0, 0, 0))
+            try:
+                s.shutdown(socket.SHUT_WR)
+                while s.recv(65536):
+                    pass
+            except OSError:
+                pass
+
+    def gifts():                                    # descriptors by the hundred
+        r, w = os.pipe()
+        while True:
+            s = connect()
+            try:
+                for _ in range(20):
+                    s.sendmsg([request[:1]], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("200i", *[r] * 200))])
+            except OSError:
+                pass
+            time.sleep(0.05)
+
+    def records():                                  # recorder files that are none
+        there = f"/dev/shm/waitgraph-{NOBODY}"
+        if os.path.lexists(there):
+            return                                  # somebody's own
+        os.mkdir(there)
+        for i in range(1500):
+            at = f"{there}/{random.choice((i, os.getpid(), 1, 1 << 40))}-{random.getrandbits(40)}.rec"
+            try:
+                kind = i % 4
+                os.mkfifo(at) if kind == 0 else os.symlink("/dev/zero", at) if kind == 1 else os.mkdir(at) if kind == 2 else \
+                    os.truncate(os.open(at, os.O_CREAT | os.O_WRONLY), 1 << 40)
+            except OSError:
+                pass
+
+    def helpers():                                  # is taken for recorded, with as many files as it may open
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        for _ in range(12):
+            if os.fork() == 0:
+                threading.Thread(target=lambda: (open("/proc/thread-self/comm", "w").write("waitgraph"), time.sleep(999))).start()
+                pipes = []
+                try:
+                    for _ in range(1500):
+                        pipes.append(os.pipe())
+                except OSError:
+                    pass
+                while True:
+                    for r, w in pipes[:50]:
+                        os.write(w, b"x")
+                        os.read(r, 1)
+                    time.sleep(0.02)
+
+    for f in (records, helpers):
+        f()
+    for f in (halves, deaf, junk, numbers, gifts):
+        def again(f=f):
+            while True:
+                try:
+                    f()
+                except OSError:
+                    time.sleep(0.01)
+        threading.Thread(target=again, daemon=True).start()
+    time.sleep(1000)
+
+
+def hostile():
+    """An ordinary user attacks for some seconds: waitgraphd lives, answers root at once, keeps to its memory and descriptors."""
+    def rss(d):
+        return int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{d.p.pid}/status").read())[1]) // 1024
+
+    def fds(d):
+        return len(os.listdir(f"/proc/{d.p.pid}/fd"))
+
+    mine = f"/dev/shm/waitgraph-{NOBODY}"
+    was_there = os.path.lexists(mine)
+    with Daemon("--pid", str(os.getpid())) as d, Program("ready(); time.sleep(1000)") as p:
+        tasks(p.pid), files(p.pid)
+        time.sleep(1)
+        before, open_before = rss(d), fds(d)
+        attacker = os.fork()
+        if attacker == 0:
+            try:
+                os.setpgid(0, 0)
+                os.setgroups([])
+                os.setresgid(NOBODY, NOBODY, NOBODY)
+                os.setresuid(NOBODY, NOBODY, NOBODY)
+                libc.prctl(4, 1, 0, 0, 0)
+                attack()
+            except BaseException as e:
+                print("the attacker:", repr(e), flush=True)
+            finally:
+                os._exit(1)
+        slowest, most_fds = 0.0, 0
+        try:
+            end = time.time() + 8
+            while time.time() < end:
+                t = time.time()
+                assert len(tasks(p.pid)) == 1
+                slowest = max(slowest, time.time() - t)
+                most_fds = max(most_fds, fds(d))
+                time.sleep(0.1)
+            status = next(r for k, r in ask(STATUS, 0)[0])
+            n = struct.unpack_from("<8QII32s3Q", status, 16)
+            assert os.waitpid(attacker, os.WNOHANG) == (0, 0), "the attacker ended by itself"
+        finally:
+            try:
+                os.killpg(attacker, signal.SIGKILL)
+                os.waitpid(attacker, 0)
+            except OSError:
+                pass
+            if not was_there:
+                shutil.rmtree(mine, True)
+        assert d.p.poll() is None
+        assert slowest < 2 + opt.slack, f"root waited {slowest:.1f} s"
+        assert most_fds < open_before + 200, f"{most_fds} descriptors"
+        assert n[6] > 0, "nobody was refused: that was no attack"
+        assert n[11] <= 32768
+        time.sleep(22) # what hung on to its connection is put out
+        after = rss(d)
+        assert after < before + 16, f"{before} MiB before, {after} after"
+        assert fds(d) <= open_before + 4, f"{open_before} descriptors before, {fds(d)} after"
+        assert len(tasks(p.pid)) == 1
+        return f"{n[6]} refused, {n[0]} processes and {n[11]} files held, root waited {slowest * 1000:.0f} ms at most, " \
+            f"{before} -> {after} MiB"
+
+
+def refusals():
+    """Each missing capability has its message, and what works without it works."""
+    setpriv = tool("setpriv")
+    sock = f"{opt.dir}/refused"
+    os.makedirs(f"{opt.dir}/nobodys", exist_ok=True)
+    os.chown(f"{opt.dir}/nobodys", NOBODY, NOBODY)
+
+    def start(before, at):
+        p = subprocess.Popen([*before, f"{opt.build}/bin/waitgraphd", "--socket", at], stderr=subprocess.PIPE, text=True)
+        said = ""
+        for line in p.stderr:
+            said += line
+            if "listening" in line:
+                break
+        if "listening" not in said:
+            p.wait()
+        return p, said
+
+    def without(*caps):
+        bound = ",".join("-" + c for c in caps)
+        return [setpriv, f"--bounding-set={bound}", f"--inh-caps={bound}", "--"]
+
+    def user(*caps):
+        plus = ",".join("+" + c for c in caps)
+        return [setpriv, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", f"--inh-caps={plus}", f"--ambient-caps={plus}", "--"]
+
+    n = 0
+    for before, code, word in ((without("bpf", "sys_admin"), 77, "CAP_BPF"), (without("perfmon", "sys_admin"), 77, "CAP_PERFMON"),
+                               ([f"{opt.build}/tests/targets/lockdown", "--calls", "--"], 77, "seccomp"), (user("bpf"), 77, "CAP_PERFMON"),
+                               (user("syslog"), 77, "CAP_BPF")):
+        if not shutil.which(before[0]):
+            continue
+        p, said = start(before, sock)
+        assert p.poll() == code and word in said, f"{before}: {p.poll()}, {said}"
+        n += 1
+    for before, at, words in ((without("syslog"), sock, ["no kernel stacks"]), (without("sys_ptrace"), sock, ["CAP_SYS_PTRACE"]),
+                              (user("bpf", "perfmon"), f"{opt.dir}/nobodys/s", ["CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "not run as root"]),
+                              (user("bpf", "perfmon", "sys_ptrace", "syslog", "dac_read_search"), f"{opt.dir}/nobodys/s", ["not run as root"])):
+        p, said = start(before, at)
+        try:
+            assert p.poll() is None, said
+            for w in words:
+                assert w in said, f"'{w}' is not in: {said}"
+            n += 1
+            if at != sock: # its own user's processes it tells him of all the same
+                with Program("ready(); time.sleep(1000)", user=NOBODY) as his:
+                    asker = os.fork()
+                    if asker == 0:
+                        try:
+                            os.setgroups([])
+                            os.setresgid(NOBODY, NOBODY, NOBODY)
+                            os.setresuid(NOBODY, NOBODY, NOBODY)
+                            libc.prctl(4, 1, 0, 0, 0)
+                            opt.socket = at
+                            t = tasks(his.pid)
+                            os._exit(0 if t and ("no kernel stacks" in said or t[his.pid]["stack"]) else 1)
+                        except BaseException as e:
+                            print("the asker:", repr(e), flush=True)
+                            os._exit(2)
+                    assert os.waitpid(asker, 0)[1] == 0, f"no answer: {said}"
+        finally:
+            p.kill()
+            p.wait()
+    return f"{n} ways to lack something, each with its message"
+
+
+def restarted():
+    """waitgraphd is killed and started again: the present state is there, ages of waits too, histories begin anew."""
+    with Program("r, w = os.pipe(); ready(w); os.read(r, 1)") as p:
+        with Daemon("--pid", str(p.pid)) as d:
+            time.sleep(2.5)
+            t0, a = time.time(), dump(p.pid)[0]
+            d.p.kill()
+            d.p.wait()
+            assert os.path.exists(opt.socket)
+            gone = dump(p.pid)[0] # nobody listens: root asks BPF itself
+            assert "waitgraphd" not in gone["sources"] and gone["threads"][0]["kernel_stack"]
+            d.fallen = True
+        with Daemon("--pid", str(p.pid)):
+            t1, b = time.time(), dump(p.pid)[0]
+        since = [x["threads"][0]["wait"]["since_s"] for x in (a, b)]
+        assert "waitgraphd" in a["sources"] and "waitgraphd" in b["sources"]
+        assert since[0] > 2 and abs(since[1] - since[0] - (t1 - t0)) < 0.5 + opt.slack / 3, (since, t1 - t0)
+        assert b["threads"][0]["kernel_stack"] == a["threads"][0]["kernel_stack"]
+        quiet = [next(f.get("quiet_s") for f in x["files"] if f["fd"] == p.told[0]) for x in (a, b)]
+        assert quiet[0] > 0.9 and quiet[1] < quiet[0] + (t1 - t0), quiet
+        return f"waits for {since[0]:.1f} s, then {since[1]:.1f} s; {t1 - t0:.1f} s apart"
+
+
 class Daemon:
+    fallen = False # killed on purpose
+
     def __init__(self, *more):
         self.more, self.was = more, opt.socket
 
     def __enter__(self):
-        opt.socket = f"{opt.dir}/sock{len(self.more)}"
+        opt.socket = f"{opt.dir}/sock{len(self.more)}" # that of one which was killed is taken over
         self.p = subprocess.Popen([f"{opt.build}/bin/waitgraphd", "--socket", opt.socket, *self.more],
                                   stderr=open(f"{opt.dir}/daemon.log", "a"), start_new_session=True)
         for _ in range(400):
-            if os.path.exists(opt.socket):
+            try:
+                ask(STATUS, 0)
                 return self
+            except OSError:
+                pass
             if self.p.poll() is not None:
                 raise Skip(open(f"{opt.dir}/daemon.log").read()[-300:])
             time.sleep(0.05)
         raise Skip("waitgraphd does not listen")
 
     def __exit__(self, *_):
-        fell = self.p.poll()
+        fell = None if self.fallen else self.p.poll()
         self.p.terminate()
         self.p.wait()
         opt.socket = self.was
@@ -584,7 +847,7 @@ class Daemon:
 
 def main():
     global failures, skipped, passed
-    checks = [stands, wakers, written, traced, died, with_lsof, with_ss, with_locks, depths, others]
+    checks = [stands, wakers, written, traced, died, with_lsof, with_ss, with_locks, depths, others, restarted, refusals, hostile]
     if os.geteuid() != 0 or not os.path.exists("/sys/kernel/btf/vmlinux"):
         print("skipped: needs root and a kernel with BTF")
         return 77

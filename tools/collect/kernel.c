@@ -93,7 +93,7 @@ static bool open_observer(struct wg_kernel *k)
 	if (!k->opened)
 		return true;
 	why = k->why ? k->why : strerror(-k->opened);
-	remedy = "run as root, or start waitgraphd";
+	remedy = wg_observer_remedy(k->opened);
 #endif
 	wg_add_missing(k->f, NULL, "the kernel observer (BPF)", why, remedy);
 	return false;
@@ -433,8 +433,10 @@ static void each_end(const void *record, int size, void *arg)
 		return;
 	p = wg_find_process(f, r.pid);
 	if (p) {
-		if (!p->alive && !p->from_snapshot && same_start(p->start_ticks, &r))
+		if (!p->alive && !p->from_snapshot && same_start(p->start_ticks, &r)) {
 			take_end(f, p, &r);
+			wg_add_source(f, p, "waitgraphd");
+		}
 		return;
 	}
 	/*

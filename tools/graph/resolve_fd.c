@@ -436,6 +436,10 @@ static void pipe_targets(struct wg_ctx *c, const struct wg_file *x, bool writes,
 				  : "only threads of this process could write it, and none can");
 	} else if (r.own && !writes && !b->n.v[end].nout && self_pipe(c, end)) {
 		return;
+	} else if (r.own && !writes && !b->n.v[end].nout && x->kind == WG_FILE_FIFO) {
+		/* It has a name: who opens it for both ways serves whoever comes. */
+		wg_set_end(b, end, CL_IDLE, FATE_IDLE, WG_LIKELY,
+			   "it keeps the FIFO open for whoever comes to write, and nobody has it open");
 	} else if (r.own && !writes && !b->n.v[end].nout) {
 		wg_set_end(b, end, CL_PEER_DEAD, FATE_STUCK, WG_LIKELY,
 			   "its last other writer is gone; the reading process itself keeps the "
