@@ -531,6 +531,41 @@ ready(f.fileno(), g, w); time.sleep(1000)
         return "300 in a buffer, 1 MiB written, 5000 blocked before a full pipe"
 
 
+def failed():
+    """A write-back that failed (FUSE, EIO), which this descriptor has not been told of: another one's fsync is the second tool."""
+    fuse = f"{opt.build}/lib/scenarios/fuse_daemon"
+    if not os.path.exists(fuse) or not os.path.exists("/dev/fuse"):
+        raise Skip("no FUSE")
+    where = tempfile.mkdtemp(dir=opt.dir)
+    p = subprocess.Popen([fuse, "flush_failed"], env=dict(os.environ, SCENARIO_DIR=where, SCENARIO_OUT=f"{where}/out"), cwd=where,
+                         start_new_session=True)
+    told = {}
+    try:
+        for _ in range(200):
+            if os.path.exists(f"{where}/out"):
+                told = dict(l.split(maxsplit=1) if " " in l else (l, "") for l in open(f"{where}/out").read().split("\n") if l)
+            if "ready" in told or p.poll() is not None:
+                break
+            time.sleep(0.05)
+        assert "ready" in told, "the other descriptor's fsync did not fail"
+        fd = int(told["failed_fd"])
+        assert files(p.pid)[fd]["error"] == 5
+        for env in (opt.socket, "/nonexistent"): # by waitgraphd, and by root without
+            r = subprocess.run([f"{opt.build}/bin/waitgraph", "dump", "--json", str(p.pid)], capture_output=True,
+                               env=dict(os.environ, WAITGRAPH_SOCKET=env))
+            x = next(x for x in json.loads(r.stdout)["processes"][0]["files"] if x["fd"] == fd)
+            assert x["write_error"] == 5, (env, x)
+        text = subprocess.run([f"{opt.build}/bin/waitgraph", "dump", str(p.pid)], capture_output=True, text=True,
+                              env=dict(os.environ, WAITGRAPH_SOCKET=opt.socket)).stdout
+        assert "A WRITE FAILED: Input/output error" in re.sub(r"\s+", " ", text)
+        return "EIO is told of the descriptor that has not seen it"
+    finally:
+        os.killpg(p.pid, signal.SIGKILL)
+        p.wait()
+        if "cleanup_umount" in told:
+            subprocess.run(["umount", "-l", told["cleanup_umount"]], stderr=subprocess.DEVNULL)
+
+
 def others():
     """An ordinary user learns of his own processes what root does, and nothing of others."""
     with Program("r, w = os.pipe(); os.write(w, b'abc'); ready(w); time.sleep(1000)", user=NOBODY) as his, \
@@ -797,7 +832,7 @@ def restarted():
     """waitgraphd is killed and started again: the present state is there, ages of waits too, histories begin anew."""
     with Program("r, w = os.pipe(); ready(w); os.read(r, 1)") as p:
         with Daemon("--pid", str(p.pid)) as d:
-            time.sleep(2.5)
+            time.sleep(3)
             t0, a = time.time(), dump(p.pid)[0]
             d.p.kill()
             d.p.wait()
@@ -812,7 +847,7 @@ def restarted():
         assert since[0] > 2 and abs(since[1] - since[0] - (t1 - t0)) < 0.5 + opt.slack / 3, (since, t1 - t0)
         assert b["threads"][0]["kernel_stack"] == a["threads"][0]["kernel_stack"]
         quiet = [next(f.get("quiet_s") for f in x["files"] if f["fd"] == p.told[0]) for x in (a, b)]
-        assert quiet[0] > 0.9 and quiet[1] < quiet[0] + (t1 - t0), quiet
+        assert quiet[0] > 0.3 and quiet[1] < quiet[0] + (t1 - t0), quiet
         return f"waits for {since[0]:.1f} s, then {since[1]:.1f} s; {t1 - t0:.1f} s apart"
 
 
@@ -847,7 +882,7 @@ class Daemon:
 
 def main():
     global failures, skipped, passed
-    checks = [stands, wakers, written, traced, died, with_lsof, with_ss, with_locks, depths, others, restarted, refusals, hostile]
+    checks = [stands, wakers, written, traced, died, with_lsof, with_ss, with_locks, depths, failed, others, restarted, refusals, hostile]
     if os.geteuid() != 0 or not os.path.exists("/sys/kernel/btf/vmlinux"):
         print("skipped: needs root and a kernel with BTF")
         return 77

@@ -9,6 +9,7 @@
 #include "sources.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -367,12 +368,16 @@ static int each_obs_file(const struct wg_obs_file *r, void *arg)
 }
 #endif
 
-/* Worth loading programs for: somebody may wait for storage, or storage may have failed. */
+/* Worth loading programs for (1-2 ms): something was written, and storing it may have failed. */
 static bool writes_matter(const struct wg_process *p)
 {
-	for (size_t i = 0; i < p->threads.n; i++)
-		if (p->threads.v[i].wait.op == WG_OP_SYNC || p->threads.v[i].state == 'D')
+	for (size_t i = 0; i < p->files.n; i++) {
+		const struct wg_file *x = &p->files.v[i];
+
+		if ((x->kind == WG_FILE_REG || x->kind == WG_FILE_BLOCK) && wg_has_int(x->flags) &&
+		    (x->flags & O_ACCMODE) != O_RDONLY)
 			return true;
+	}
 	return false;
 }
 
