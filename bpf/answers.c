@@ -172,6 +172,8 @@ out:
 /* ---- files ---------------------------------------------------------------------------------- */
 
 #define FILE_BATCH 128
+#define MOST_FILES 65536     /* in one answer */
+#define MOST_FILES_LOOK 4096 /* in one of the looks once a second: who has more has his first ones looked at */
 
 struct files {
 	struct wg_client *c;
@@ -181,6 +183,7 @@ struct files {
 	int n;
 	struct wg_look look;
 	bool looking; /* it is tracked: this look at its files is one of those that are kept */
+	int seen;
 };
 
 static int send_files(struct files *g)
@@ -203,6 +206,8 @@ static int each_file(const struct wg_obs_file *f, void *arg)
 
 	if (f->pid != g->t->pid)
 		return 0;
+	if (g->seen++ >= MOST_FILES)
+		return 1; /* enough: the walk ends */
 	wg_wire_begin(r, WG_WIRE_FILE, sizeof(*r));
 	r->fd = f->fd;
 	r->mode = f->mode;
@@ -268,6 +273,10 @@ static void files(struct wg_client *c, const struct wg_wire_request *q, struct w
 		rc = wg_observer_files(c->answers->observer, pid, each_file, g);
 		if (!rc && g->looking)
 			wg_samples_end(c->answers->samples, &g->look);
+		if (rc > 0) {
+			done->left_out++; /* and who knows how many more */
+			rc = 0;
+		}
 		if (!rc)
 			rc = send_files(g);
 	}
@@ -282,6 +291,7 @@ static void files(struct wg_client *c, const struct wg_wire_request *q, struct w
 struct noting {
 	struct wg_samples *samples;
 	struct wg_look look;
+	int seen;
 };
 
 static int note(const struct wg_obs_file *f, void *arg)
@@ -290,7 +300,7 @@ static int note(const struct wg_obs_file *f, void *arg)
 
 	if (f->pid == n->look.pid)
 		wg_samples_note(n->samples, &n->look, f, mono());
-	return 0;
+	return n->seen++ >= MOST_FILES_LOOK;
 }
 
 int wg_answers_look(struct wg_answers *a, struct wg_observer *o, int32_t pid)
@@ -304,9 +314,9 @@ int wg_answers_look(struct wg_answers *a, struct wg_observer *o, int32_t pid)
 		return rc < 0 ? rc : -ESRCH;
 	wg_samples_begin(a->samples, &n.look, pid, p.start, p.uid);
 	rc = wg_observer_files(o, pid, note, &n);
-	if (!rc)
+	if (!rc) /* it saw all: what it did not see is closed */
 		wg_samples_end(a->samples, &n.look);
-	return rc;
+	return rc > 0 ? 0 : rc;
 }
 
 /* ---- processes that ended, or were stopped ------------------------------------------------ */

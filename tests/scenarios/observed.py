@@ -828,6 +828,46 @@ def refusals():
     return f"{n} ways to lack something, each with its message"
 
 
+def by_cgroup():
+    """--cgroup: every process of a directory and those below is tracked without being asked about; nobody else is."""
+    root = next((r for r in ("/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified", "/sys/fs/cgroup")
+                 if os.access(f"{r}/cgroup.procs", os.W_OK)), None)
+    if not root:
+        raise Skip("no cgroup of our own can be made")
+    above, below = f"{root}/wg-observed-{os.getpid()}", f"{root}/wg-observed-{os.getpid()}/job"
+    try:
+        os.makedirs(below)
+    except OSError as e:
+        raise Skip(f"no cgroup can be made: {e}")
+    try:
+        kids = []
+        for where in (above, below, None):
+            p = subprocess.Popen(["sleep", "1000"])
+            kids.append(p)
+            if where:
+                open(f"{where}/cgroup.procs", "w").write(str(p.pid))
+        with Daemon("--cgroup", above):
+            time.sleep(0.5)
+            late = subprocess.Popen(["sleep", "1000"]) # comes later: found at the next look, three seconds at most
+            kids.append(late)
+            open(f"{below}/cgroup.procs", "w").write(str(late.pid))
+            time.sleep(3.5 + opt.slack / 2)
+            for p in kids:
+                p.kill()
+                p.wait()
+            got = ends()
+            assert [p.pid in got for p in kids] == [True, True, False, True], [p.pid in got for p in kids]
+            assert all(got[p.pid]["killer"] == os.getpid() for p in kids if p.pid in got)
+        return "two there and one that came later, the fourth is nobody's business"
+    finally:
+        for p in kids:
+            p.kill()
+            p.wait()
+        time.sleep(0.2)
+        os.rmdir(below)
+        os.rmdir(above)
+
+
 def restarted():
     """waitgraphd is killed and started again: the present state is there, ages of waits too, histories begin anew."""
     with Program("r, w = os.pipe(); ready(w); os.read(r, 1)") as p:
@@ -882,7 +922,7 @@ class Daemon:
 
 def main():
     global failures, skipped, passed
-    checks = [stands, wakers, written, traced, died, with_lsof, with_ss, with_locks, depths, failed, others, restarted, refusals, hostile]
+    checks = [stands, wakers, written, traced, died, with_lsof, with_ss, with_locks, depths, failed, others, by_cgroup, restarted, refusals, hostile]
     if os.geteuid() != 0 or not os.path.exists("/sys/kernel/btf/vmlinux"):
         print("skipped: needs root and a kernel with BTF")
         return 77

@@ -432,7 +432,8 @@ static void take_stat(struct wg_file *x, const struct statx *st, bool again)
 	clock_gettime(CLOCK_REALTIME, &now);
 	age = (double)(now.tv_sec - st->stx_mtime.tv_sec) +
 	      (double)((int64_t)now.tv_nsec - (int64_t)st->stx_mtime.tv_nsec) * 1e-9;
-	x->last_write_age_s = age >= 0 ? age : age > -2 ? 0 : WG_NO_SEC;
+	/* A server that tells no times says 1970. */
+	x->last_write_age_s = !st->stx_mtime.tv_sec ? WG_NO_SEC : age >= 0 ? age : age > -2 ? 0 : WG_NO_SEC;
 }
 
 static bool wants_stat(const struct wg_file *x)

@@ -385,8 +385,9 @@ static void files(struct wg_page *page, const struct wg_process *p, bool all)
 		if (wg_has_int(x->written_bytes))
 			s = join(a, s, wg_fmt(a, "written %s", wg_bytes_text(a, x->written_bytes)));
 		if (wg_has_sec(x->last_write_age_s))
-			s = join(a, s, wg_fmt(a, "last write %s ago",
-					      wg_time_text(a, x->last_write_age_s)));
+			s = join(a, s, wg_fmt(a, "last write %s ago%s",
+					      wg_time_text(a, x->last_write_age_s),
+					      x->remote_fs ? ", as its server last told" : ""));
 		else if (wg_has_sec(x->quiet_s) && x->quiet_s >= 2)
 			s = join(a, s, wg_fmt(a, "not written for at least %s",
 					      wg_time_text(a, x->quiet_s)));
