@@ -484,6 +484,8 @@ time.sleep(0.3); ready(k); time.sleep(1000)
             by_proc = []
             for l in open("/proc/locks"):
                 m = re.match(r"(\d+): (-> )?(\w+)\s+\S+\s+(\w+)\s+(-?\d+) (\w+):(\w+):(\d+) (\d+) (\S+)", l)
+                if not m:
+                    continue # leases and what else is not asked for here
                 by_proc.append((m[3][0].lower(), bool(m[2]), int(m[5]), int(m[8]), int(m[9]),
                                 None if m[10] == "EOF" else int(m[10])))
             inos = {os.stat(f"{opt.dir}/{n}").st_ino: n for n in "abc"}
