@@ -302,7 +302,7 @@ def git_upload_pack(w):
     return p.pid, int(open(w.dir + "/pid").read())
 
 
-@case("git waits for the editor, and the editor for a person", "idle", hung=False, needs=["git", "vi"])
+@case("git waits for the editor, and the editor for a person", "idle", "progressing", hung=False, needs=["git", "vi"])
 def git_editor(w):
     w.do("git init -q r; cd r; git config user.email a@b; git config user.name a; git config core.editor vi; echo 1 >f; git add f")
     return w.run("exec git -C r commit", tty=True).pid, None
