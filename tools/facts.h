@@ -651,6 +651,7 @@ struct wg_facts {
 	void *collect;	     /* private to tools/collect while it runs; NULL afterwards */
 	void *recorder_cache; /* private to collect/recorder_list.c */
 	int32_t self_pid; /* the reader itself: who waits for it only waits for this answer; 0 */
+	int32_t self_ppid; /* its parent, which has no other name for it among its children; 0 */
 	WG_VEC(int32_t) gone_tids; /* looked up as the owner of something and found not to exist */
 };
 

@@ -621,6 +621,7 @@ static const struct wg_field facts_f[] = {
 	SKIP(wg_facts, collect),
 	SKIP(wg_facts, recorder_cache),
 	FIELD(wg_facts, "self_pid", self_pid, I32, ZERO),
+	FIELD(wg_facts, "self_ppid", self_ppid, I32, ZERO),
 	FIELD(wg_facts, "gone_tids", gone_tids, I32S, ZERO),
 };
 DESC(wg_desc_facts, wg_facts, facts_f);

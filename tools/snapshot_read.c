@@ -329,6 +329,7 @@ static void merge(struct wg_facts *f, const struct wg_facts *doc, bool first)
 			f->lock_scan_complete = doc->lock_scan_complete;
 			f->is_root = doc->is_root;
 			f->self_pid = doc->self_pid;
+			f->self_ppid = doc->self_ppid;
 		} else {
 			f->fd_scan_complete = f->fd_scan_complete && doc->fd_scan_complete;
 			f->lock_scan_complete = f->lock_scan_complete && doc->lock_scan_complete;

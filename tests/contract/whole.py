@@ -204,12 +204,23 @@ def checker():
             pass
 
 
+def about_oneself():
+    """The first thing that a newcomer tries: the shell waits for this very answer."""
+    for line in ('"$0" why --json $$; :', 'timeout 60 "$0" why --json $$; :'):
+        done = subprocess.run(["sh", "-c", line, TOOL], stdin=subprocess.DEVNULL, timeout=120,
+                              stdout=subprocess.PIPE, text=True)
+        verdict = document("why $$", done.stdout).get("verdict", {})
+        if verdict.get("hung") is not False:
+            fail("%s: %s: %s" % (line, verdict.get("class"), verdict.get("summary")))
+
+
 def main():
     names = [line.split()[0] for line in call("demo", "--list").stdout.splitlines()
              if re.match(r"[a-z]+ +[A-Z]", line)]
     if set(names) != set(EXPECTED):
         fail("demonstrations are %s" % names)
     checker()
+    about_oneself()
     results = []
     threads = [threading.Thread(target=demo, args=(n, results)) for n in names]
     for t in threads:

@@ -876,6 +876,7 @@ int wg_collect(struct wg_facts *f, const struct wg_collect_options *o)
 	given_descriptors(&r);
 	wg_host_scan(f);
 	f->self_pid = (int32_t)getpid();
+	f->self_ppid = (int32_t)getppid();
 	rc = open_asked(&r);
 	if (rc)
 		goto out;

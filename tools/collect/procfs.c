@@ -997,7 +997,7 @@ static bool awaits_child(const struct wg_process *p, const struct wg_wait *w,
 	const uint64_t child = 1ull << (SIGCHLD - 1);
 	uint64_t set;
 
-	if (!p->children.n || !w->syscall_name)
+	if ((!p->children.n && p->pid != (int32_t)getppid()) || !w->syscall_name)
 		return false;
 	if (!strncmp(w->syscall_name, "rt_sigtimedwait", 15))
 		return m && w->has_args && !wg_mem_read(m, w->args[0], &set, sizeof(set)) && set & child;

@@ -26,6 +26,20 @@ static void wait_child(struct wg_ctx *c, int32_t proc, bool only)
 	e->says = "for the end of";
 }
 
+/* The child that it waits for is this reader: a shell whose user asks about it. */
+static bool waits_for_us(struct wg_ctx *c)
+{
+	const struct wg_facts *f = c->b->f;
+	const struct wg_wait *w = &c->t->wait;
+
+	if (!f->self_ppid || f->self_ppid != c->p->pid || c->p->stub ||
+	    (wg_has_int(w->child) && w->child > 0 && w->child != f->self_pid))
+		return false;
+	wg_set_end(c->b, c->node, CL_PROGRESSING, FATE_MOVING, WG_CERTAIN,
+		   "it waits for the answer to this question");
+	return true;
+}
+
 void wg_resolve_wait(struct wg_ctx *c)
 {
 	const struct wg_wait *w = &c->t->wait;
@@ -52,6 +66,8 @@ void wg_resolve_wait(struct wg_ctx *c)
 			wait_child(c, i, true);
 			return;
 		}
+		if (waits_for_us(c))
+			return;
 		/* A zombie whose parent waits for it is collected at once, unless it is traced. */
 		wg_set_end(b, c->node, CL_UNKNOWN, FATE_UNKNOWN, WG_GUESS,
 			   wg_say(b, "it waits for child %lld, which could not be looked at",
@@ -94,7 +110,7 @@ void wg_resolve_wait(struct wg_ctx *c)
 		if (i >= 0 && !b->pi[i].dead)
 			wait_child(c, i, live == 1);
 	}
-	if (live)
+	if (live || waits_for_us(c))
 		return;
 	if (wg_has_sec(p->children_cpu_share) && p->children_cpu_share >= 0.2) {
 		wg_set_end(b, c->node, CL_BUSY_CPU, FATE_MOVING, WG_LIKELY,
@@ -129,5 +145,9 @@ bool wg_resolve_sigwait(struct wg_ctx *c)
 		b->n.v[c->node].wdoes = "waits for a child's signal";
 		return true;
 	}
-	return false;
+	if (!waits_for_us(c))
+		return false;
+	b->n.v[c->node].wkind = "child";
+	b->n.v[c->node].wdoes = "waits for a child's signal";
+	return true;
 }
