@@ -175,10 +175,12 @@ static void polling_comes_round(void **state)
 		assert_true(l.reads >= 1 && l.reads <= 3);
 		assert_false(l.clock);
 	}
+#ifndef __SANITIZE_ADDRESS__ /* which looks up each variable's shadow, and moves it off the stack */
 	/* A variable of the loop's own is no word of others, wherever in the round one begins. */
 	run(polls_backing_off, &l);
 	for (int i = 0; i < l.nwords; i++)
 		assert_false(l.words[i].stack && l.words[i].size == 4);
+#endif
 	/* These come round too, and poll nothing: what they read tells. */
 	run(sums_again, &l);
 	assert_int_equal(l.kind, WG_ROUND_SAME);
