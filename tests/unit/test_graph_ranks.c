@@ -687,6 +687,35 @@ static void split_missing(struct wg_facts *f) /* rank 1 sleeps before its ncclCo
 	}
 }
 
+static void open_group(struct wg_facts *f) /* rank 2 called it and never ended the group */
+{
+	struct wg_process *p = missing(f);
+	struct wg_collective *x = enters(f, p, 0, 20, "AllReduce", 1024);
+
+	x->grouped = x->ungiven = x->state_known = true;
+	x->tid = MAIN(p)->tid;
+	p->comms.v[0].next_sequence = 21;
+	sleeps(MAIN(p), 1000, 12);
+}
+
+static void init_polled(struct wg_facts *f) /* no call waits for the communicator: rank 0 asks now and then */
+{
+	init_missing(f);
+	MAIN(f->procs.v[0])->calls.n = 0;
+	sleeps(MAIN(f->procs.v[0]), 0.01, 0.005);
+	cond(MAIN(f->procs.v[1]), 0x10);
+}
+
+static void cut_short(struct wg_facts *f) /* the collection ran out of time before rank 2 */
+{
+	struct wg_process *p = missing(f);
+
+	p->stub = true;
+	p->threads.n = 0;
+	p->comms.n = 0;
+	wg_add_missing(f, p, "threads and files", "the time of this collection was up", NULL);
+}
+
 static void two_hosts(struct wg_facts *f) /* equal pids on two hosts do not meet */
 {
 	struct wg_process *p;
@@ -821,6 +850,9 @@ static const struct graph_case cases[] = {
 	{"dying, one missing", dying_missing, "collective-missing-rank", Y, 120, 0, NULL, 0},
 	{"dying, mismatch", dying_mismatch, "collective-mismatch", Y, 120, 0, "2048", 0},
 	{"died of a healthy job", died_of_healthy, "busy-gpu", N, 0, 0, NULL, 0},
+	{"a group that is not ended", open_group, "collective-missing-rank", Y, 120, 0, "group", 0},
+	{"init is only polled for", init_polled, "collective-missing-rank", Y, 110, 0, NULL, 0},
+	{"a rank not read in time", cut_short, "unknown", U, 120, 0, "rank 2", 0},
 	{"split, one missing", split_missing, "collective-missing-rank", Y, 110, 0, "of its splits", 0},
 	{"two hosts, equal pids", two_hosts, "collective-missing-rank", Y, 100, 100, "node2", 0},
 	{"live, rank on another host", live_other_host, "unknown", U, 0, 0, "rank 2", 0},
