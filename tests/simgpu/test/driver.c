@@ -716,19 +716,23 @@ static void t_workers(void)
 	CHECK(d);
 	while ((e = readdir(d))) {
 		unsigned long long blocked = 0;
-		int ours = 0;
+		int ours = 0, tries = 0;
 		FILE *f;
 
 		if (e->d_name[0] == '.' || atoi(e->d_name) == getpid())
 			continue;
 		snprintf(path, sizeof(path), "/proc/self/task/%s/status", e->d_name);
-		f = fopen(path, "r");
-		CHECK(f);
-		while (fgets(line, sizeof(line), f)) {
-			ours |= !strncmp(line, "Name:\tsimgpu", 12);
-			sscanf(line, "SigBlk: %llx", &blocked);
-		}
-		fclose(f);
+		do { /* it names itself, when it first runs */
+			if (tries)
+				sleep_ms(10);
+			f = fopen(path, "r");
+			CHECK(f);
+			while (fgets(line, sizeof(line), f)) {
+				ours |= !strncmp(line, "Name:\tsimgpu", 12);
+				sscanf(line, "SigBlk: %llx", &blocked);
+			}
+			fclose(f);
+		} while (!ours && !getenv("LD_PRELOAD") && ++tries < 500);
 		if (!ours && getenv("LD_PRELOAD"))
 			continue; /* what is preloaded has threads of its own */
 		CHECK(ours);
