@@ -728,7 +728,7 @@ static void t_workers(void)
 			f = fopen(path, "r");
 			CHECK(f);
 			while (fgets(line, sizeof(line), f)) {
-				ours |= !strncmp(line, "Name:\tsimgpu", 12);
+				ours |= !strncmp(line, "Name:\tcuda-sim", 14);
 				sscanf(line, "SigBlk: %llx", &blocked);
 			}
 			fclose(f);
