@@ -1041,10 +1041,12 @@ static void find_entries(void)
 						 "__vdso_time"};
 	uint64_t base = getauxval(AT_SYSINFO_EHDR);
 	void *vdso = dlopen("linux-vdso.so.1", RTLD_NOW | RTLD_NOLOAD);
+	/* Its own, whoever stands before it here (a sanitizer, a preloaded library). */
+	void *own = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
 
 	for (int i = 0; i < KNOWN; i++) {
 		bool libc = i < K_GETTIME;
-		void *at = libc	  ? dlsym(RTLD_DEFAULT, names[i])
+		void *at = libc	  ? dlsym(own ? own : RTLD_DEFAULT, names[i])
 			   : vdso ? dlsym(vdso, names[i])
 				  : NULL;
 		struct stat st;
@@ -1065,6 +1067,8 @@ static void find_entries(void)
 	}
 	if (vdso)
 		dlclose(vdso);
+	if (own)
+		dlclose(own);
 }
 
 static int known_function(struct machine *k)
