@@ -248,6 +248,8 @@ def keep_fixture(case, text, facts, started, opt):
         if p.get("sid") != started and p["pid"] not in tree(started) and p.get("ppid") != 1 or p["pid"] == 1:
             p["command"], p["env"] = "other", []  # of whoever runs the tests: nobody's business
             p.pop("exe", None)
+            for t in [p, *p.get("threads", [])] if p["pid"] == 1 else []:
+                t.update({k: "init" for k in ("comm", "name") if k in t})
         p["env"] = [e for e in p.get("env", []) if re.match("WAITGRAPH|SIMGPU|CUDA_|NCCL|RANK|PYTHON|LD_|OMP", e["name"])]
     line = {"id": case["id"], "class": case["class"].split("|"), "hung": case.get("hung", "true"), "facts": doc}
     for key in ("tid", "pid"):
