@@ -120,7 +120,8 @@ elif case == "sh_wait":
     ask(p)
 elif case == "tmux_pane":  # the server waits for terminals; the program in its pane is stopped
     sock = os.getcwd() + "/t"
-    sp.run(["tmux", "-S", sock, "-f", "/dev/null", "new-session", "-d", "sh -c 'echo $$ > pid; exec sleep 1000'"], check=True)
+    sp.run(["tmux", "-S", sock, "-f", "/dev/null", "new-session", "-d", "sh -c 'echo $$ > pid; exec sleep 1000'"], check=True,
+           env=dict(os.environ, SHELL="/bin/sh"))  # an account without a login has a shell that refuses
     tell(f"cleanup tmux -S {sock} kill-server")
     stop(wait_for("pid"))
     tell(f"ask_pid {wait_for('pid')}")
