@@ -42,7 +42,7 @@ def main():
         for turn in range(7):
             if shutil.which("gdb") and turn % 2 == 0 and (turn == 0 or threads * processes <= 300):
                 runs["gdb"].append(timed(gdb))
-                time.sleep(0.05)
+                time.sleep(1.5)  # gdb has stopped and woken every thread: that would cost us a second look
             for name, cmd in rows.items():
                 runs[name].append(timed(cmd))
         median = {name: [statistics.median(r[i] for r in v) for i in (0, 1)] for name, v in runs.items() if v}
